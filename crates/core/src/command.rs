@@ -1,0 +1,174 @@
+//! What is asked of a session: commands from people, answers from effects, and what they get back.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    budget::Budgets,
+    event::{Actor, ContextSeeded},
+    ids::{CallId, MessageId, TurnId},
+    message::{Delivery, Part, Role},
+    model::{Fault, MicroUsd, StopReason, Thinking, Usage},
+    policy::{Policy, Scope},
+    tool::{CallClass, Intent, ToolCall, ToolResult},
+};
+
+/// A request from outside. It may be refused; a refusal changes nothing.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum Command {
+    SendMessage {
+        role: Role,
+        parts: Vec<Part>,
+        delivery: Delivery,
+        /// `None`: as the session was created.
+        auto_run: Option<bool>,
+    },
+    /// Starts a turn over messages that were only appended.
+    StartTurn,
+    /// Answers one approval.
+    Answer { turn_id: Option<TurnId>, call: CallId, verdict: Verdict, scope: Scope, reason: Option<String> },
+    /// Cancels the open turn, or the named one.
+    Cancel { turn_id: Option<TurnId>, reason: Option<String> },
+    /// A new turn with the same input, pointing back.
+    Retry { turn_id: TurnId },
+    /// An interrupted turn goes on.
+    Resume { turn_id: TurnId },
+    Update {
+        title: Option<String>,
+        policy: Option<Box<Policy>>,
+        labels: Option<Vec<String>>,
+        /// Only raising is allowed.
+        budgets: Option<Budgets>,
+        /// The last event the caller has seen; another one since then refuses the update.
+        if_match: Option<u64>,
+    },
+    End { reason: Option<String> },
+}
+
+impl Command {
+    /// The endpoint an idempotency key is scoped to.
+    pub fn endpoint(&self) -> &'static str {
+        match self {
+            Command::SendMessage { .. } => "messages",
+            Command::StartTurn => "turns",
+            Command::Answer { .. } => "approve",
+            Command::Cancel { .. } => "cancel",
+            Command::Retry { .. } => "retry",
+            Command::Resume { .. } => "resume",
+            Command::Update { .. } => "update",
+            Command::End { .. } => "end",
+        }
+    }
+
+    /// A digest of all it says, to tell a repeated command from another one under the same key.
+    pub fn digest(&self) -> String {
+        digest_of(self)
+    }
+}
+
+/// The digest of anything that can be written as JSON.
+pub fn digest_of(value: &impl Serialize) -> String {
+    let bytes = serde_json::to_vec(value).unwrap_or_default();
+    blake3::hash(&bytes).to_hex()[..32].to_string()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Approve,
+    Deny,
+}
+
+/// A key and the answer its command got, as the log keeps them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeyUse {
+    pub endpoint: String,
+    pub key: String,
+    pub digest: String,
+    pub answer: Answer,
+}
+
+/// What a command that was taken gets back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    Message {
+        message_id: MessageId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn_id: Option<TurnId>,
+    },
+    Turn { turn_id: TurnId },
+    Approval { tool_call_id: CallId, verdict: Verdict, scope: Scope },
+    Canceling { turn_id: TurnId },
+    Updated { seq: u64 },
+    Ended { status: String },
+}
+
+/// A model's whole reply to one request, put together by the engine from what was shown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelOutput {
+    pub text: String,
+    pub thinking: Vec<Thinking>,
+    pub calls: Vec<ToolCall>,
+    pub stop_reason: StopReason,
+    pub usage: Usage,
+    pub cost: Option<MicroUsd>,
+}
+
+/// What a reply had shown when it was cut.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Partial {
+    pub text: String,
+    pub thinking: String,
+    pub usage: Usage,
+    pub cost: Option<MicroUsd>,
+}
+
+/// Everything a session can be told.
+#[derive(Debug, Clone)]
+pub enum Input {
+    Command { command: Command, actor: Actor, key: Option<String> },
+    /// What was read from the workspace before a model call.
+    ContextFound(ContextSeeded),
+    ModelDone { turn: TurnId, step: u32, attempt: u32, output: ModelOutput },
+    ModelFailed { turn: TurnId, step: u32, attempt: u32, fault: Fault, partial: Partial },
+    /// A write call's intent, or why it cannot be done.
+    ToolPrepared { turn: TurnId, call: CallId, intent: Result<Intent, String> },
+    ToolDone { turn: TurnId, call: CallId, run: u32, result: ToolResult, duration_ms: u64 },
+    /// The time of an effect `Wake` has come.
+    Woke { call: CallId },
+    /// All work of a stopped turn is gone, but for what is named in `left`.
+    WorkGone { turn: TurnId, left: Vec<String>, partial: Option<Partial> },
+    /// The session was loaded after a crash or stop; open calls were looked at.
+    Recover { classes: Vec<(CallId, CallClass)>, partial: Partial },
+    /// The sweeper saw no event for this long.
+    Expire { idle_ms: u64 },
+}
+
+/// Why a command was refused: the asker's fault, with a stable code.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    pub code: &'static str,
+    pub message: String,
+    pub hint: &'static str,
+    /// Further facts, such as the first answer to an approval.
+    pub detail: Value,
+}
+
+impl Refusal {
+    pub fn new(code: &'static str, message: impl Into<String>, hint: &'static str) -> Self {
+        Self { code, message: message.into(), hint, detail: Value::Null }
+    }
+
+    /// A late answer of work that is no longer wanted; nobody is to blame.
+    pub fn stale() -> Self {
+        Self::new("stale", "this work is no longer wanted", "")
+    }
+
+    pub fn with(mut self, detail: Value) -> Self {
+        self.detail = detail;
+        self
+    }
+}

@@ -1,0 +1,361 @@
+//! The numbered facts of a session. An event is never edited; its wire name never changes.
+
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct};
+use serde_json::value::RawValue;
+
+use crate::{
+    budget::{Breach, Budgets, Spent},
+    command::KeyUse,
+    ids::{CallId, MessageId, SessionId, TurnId},
+    message::{Delivery, MessageRef, Part, Role},
+    model::{Fault, MicroUsd, StopReason, Thinking, Usage},
+    policy::{Policy, Scope},
+    session::Settings,
+    time::Timestamp,
+    tool::{CallClass, Intent, Outcome, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan},
+};
+
+/// Who caused an event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Actor {
+    pub kind: ActorKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surface: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActorKind {
+    User,
+    Agent,
+    Policy,
+    System,
+}
+
+impl Actor {
+    pub fn user(surface: impl Into<String>) -> Self {
+        Self { kind: ActorKind::User, id: None, surface: Some(surface.into()) }
+    }
+
+    pub const fn of(kind: ActorKind) -> Self {
+        Self { kind, id: None, surface: None }
+    }
+
+    pub const AGENT: Actor = Actor::of(ActorKind::Agent);
+    pub const POLICY: Actor = Actor::of(ActorKind::Policy);
+    pub const SYSTEM: Actor = Actor::of(ActorKind::System);
+}
+
+/// One event: what the log keeps and every native stream shows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    pub seq: u64,
+    pub ts: Timestamp,
+    pub session_id: SessionId,
+    pub turn_id: Option<TurnId>,
+    pub actor: Actor,
+    /// The command that caused it, where that carried an idempotency key; on the first event of its decision.
+    pub key: Option<KeyUse>,
+    pub body: Body,
+}
+
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        let mut out = s.serialize_struct("Event", 8)?;
+        out.serialize_field("seq", &self.seq)?;
+        out.serialize_field("ts", &self.ts)?;
+        out.serialize_field("session_id", &self.session_id)?;
+        if let Some(turn) = &self.turn_id {
+            out.serialize_field("turn_id", turn)?;
+        }
+        out.serialize_field("type", self.body.wire_type())?;
+        out.serialize_field("actor", &self.actor)?;
+        if let Some(key) = &self.key {
+            out.serialize_field("key", key)?;
+        }
+        out.serialize_field("data", &self.body)?;
+        out.end()
+    }
+}
+
+/// The envelope with its data still as text: for readers that only need to pass it on.
+#[derive(Debug, Deserialize)]
+pub struct Envelope<'a> {
+    pub seq: u64,
+    pub ts: Timestamp,
+    pub session_id: SessionId,
+    #[serde(default)]
+    pub turn_id: Option<TurnId>,
+    #[serde(rename = "type", borrow)]
+    pub wire_type: std::borrow::Cow<'a, str>,
+    pub actor: Actor,
+    #[serde(default)]
+    pub key: Option<KeyUse>,
+    #[serde(borrow)]
+    pub data: &'a RawValue,
+}
+
+impl Event {
+    /// Reads one event from its JSON; further fields of a stored line are passed over.
+    pub fn from_json(line: &str) -> Result<Event, serde_json::Error> {
+        let envelope: Envelope<'_> = serde_json::from_str(line)?;
+        Ok(Event {
+            body: Body::from_json(&envelope.wire_type, envelope.data)?,
+            seq: envelope.seq,
+            ts: envelope.ts,
+            session_id: envelope.session_id,
+            turn_id: envelope.turn_id,
+            actor: envelope.actor,
+            key: envelope.key,
+        })
+    }
+}
+
+macro_rules! bodies {
+    ($($name:ident $wire:literal,)*) => {
+        /// What happened. Rust names are the CamelCase of the wire names.
+        #[derive(Debug, Clone, PartialEq, Serialize)]
+        #[serde(untagged)]
+        pub enum Body { $($name(Box<$name>),)* }
+
+        impl Body {
+            /// Every numbered event type there is.
+            pub const WIRE_TYPES: &'static [&'static str] = &[$($wire,)*];
+
+            pub fn wire_type(&self) -> &'static str {
+                match self { $(Body::$name(_) => $wire,)* }
+            }
+
+            pub fn from_json(wire_type: &str, data: &RawValue) -> Result<Body, serde_json::Error> {
+                match wire_type {
+                    $($wire => Ok(Body::$name(serde_json::from_str(data.get())?)),)*
+                    other => Err(serde::de::Error::custom(format_args!(
+                        "event type '{other}' is not known to this version"
+                    ))),
+                }
+            }
+        }
+
+        $(impl From<$name> for Body {
+            fn from(data: $name) -> Body { Body::$name(Box::new(data)) }
+        })*
+    };
+}
+
+bodies! {
+    SessionCreated "session_created",
+    SessionUpdated "session_updated",
+    SessionCompleted "session_completed",
+    SessionFailed "session_failed",
+    SessionCanceled "session_canceled",
+    SessionExpired "session_expired",
+    MessageAdded "message_added",
+    MessageDelivered "message_delivered",
+    TurnQueued "turn_queued",
+    TurnStarted "turn_started",
+    TurnCompleted "turn_completed",
+    TurnFailed "turn_failed",
+    TurnCanceled "turn_canceled",
+    TurnExpired "turn_expired",
+    TurnInterrupted "turn_interrupted",
+    TurnResumed "turn_resumed",
+    CancelRequested "cancel_requested",
+    ContextSeeded "context_seeded",
+    ModelOutputCompleted "model_output_completed",
+    ModelAttemptFailed "model_attempt_failed",
+    ToolCallStarted "tool_call_started",
+    ToolCallCompleted "tool_call_completed",
+    ApprovalRequested "approval_requested",
+    ApprovalGranted "approval_granted",
+    ApprovalDenied "approval_denied",
+    ApprovalExpired "approval_expired",
+    BudgetReached "budget_reached",
+    BudgetRaised "budget_raised",
+    ChildStarted "child_started",
+    ChildWaiting "child_waiting",
+    ChildSettled "child_settled",
+}
+
+macro_rules! data {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident : $type:ty,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        pub struct $name { $($(#[$fdoc])* pub $field: $type,)* }
+    )*};
+}
+
+data! {
+    SessionCreated { settings: Settings, policy: Policy, budgets: Budgets, }
+    SessionUpdated {
+        #[serde(default, skip_serializing_if = "Option::is_none")] title: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] policy: Option<Policy>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] labels: Option<Vec<String>>,
+    }
+    SessionCompleted { #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>, }
+    SessionCanceled { #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>, }
+    SessionFailed { code: String, message: String, }
+    SessionExpired { idle_ms: u64, }
+
+    MessageAdded {
+        message_id: MessageId,
+        role: Role,
+        parts: Vec<Part>,
+        delivery: Delivery,
+        auto_run: bool,
+    }
+    /// A steering message entered the request of this step.
+    MessageDelivered { message_id: MessageId, step: u32, }
+
+    TurnQueued { messages: Vec<MessageRef>, #[serde(default, skip_serializing_if = "Option::is_none")] retry_of: Option<TurnId>, }
+    TurnStarted {
+        messages: Vec<MessageRef>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] retry_of: Option<TurnId>,
+        model: String,
+    }
+    TurnCompleted {
+        message_id: MessageId,
+        spent: Spent,
+        cost_micro_usd: Option<MicroUsd>,
+        verification: Verification,
+    }
+    TurnFailed { code: String, message: String, spent: Spent, cost_micro_usd: Option<MicroUsd>, }
+    TurnCanceled {
+        #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
+        /// What did not end within the time limit or runs elsewhere.
+        left: Vec<String>,
+        spent: Spent,
+        cost_micro_usd: Option<MicroUsd>,
+    }
+    TurnExpired { reached: Breach, spent: Spent, cost_micro_usd: Option<MicroUsd>, }
+    /// A crash or a stop of the daemon cut the turn; open calls are classed.
+    TurnInterrupted { calls: Vec<ClassedCall>, }
+    TurnResumed { automatic: bool, }
+    CancelRequested {
+        #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
+        /// The session ends when the turn is gone.
+        end_session: bool,
+    }
+
+    /// What was read from the workspace to shape the context.
+    ContextSeeded {
+        source: SeedSource,
+        files: Vec<SeedFile>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] verify: Option<VerifyPlan>,
+    }
+    SeedFile { path: String, text: String, #[serde(default, skip_serializing_if = "std::ops::Not::not")] truncated: bool, }
+
+    ModelOutputCompleted {
+        message_id: MessageId,
+        step: u32,
+        attempt: u32,
+        model: String,
+        text: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] thinking: Vec<Thinking>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] tool_calls: Vec<ToolCall>,
+        stop_reason: StopReason,
+        usage: Usage,
+        /// `None`: the price is not known.
+        cost_micro_usd: Option<MicroUsd>,
+    }
+    /// An attempt that did not come to its end; the text shown so far is kept and abandoned.
+    ModelAttemptFailed {
+        step: u32,
+        attempt: u32,
+        reason: Fault,
+        text: String,
+        #[serde(default, skip_serializing_if = "String::is_empty")] thinking: String,
+        usage: Usage,
+        cost_micro_usd: Option<MicroUsd>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] retry_at: Option<Timestamp>,
+    }
+
+    ToolCallStarted {
+        tool_call_id: CallId,
+        name: String,
+        kind: ToolKind,
+        input: serde_json::Value,
+        runner: Runner,
+        origin: CallOrigin,
+        /// 1, or more when a `read` call is run again after a crash.
+        run: u32,
+        #[serde(default, skip_serializing_if = "Intent::is_empty")] intent: Intent,
+    }
+    ToolCallCompleted {
+        tool_call_id: CallId,
+        name: String,
+        origin: CallOrigin,
+        outcome: Outcome,
+        #[serde(flatten)] result: ToolResult,
+        duration_ms: u64,
+    }
+    ApprovalRequested {
+        tool_call_id: CallId,
+        name: String,
+        kind: ToolKind,
+        input: serde_json::Value,
+        #[serde(default, skip_serializing_if = "String::is_empty")] subject: String,
+        origin: CallOrigin,
+        #[serde(default, skip_serializing_if = "Option::is_none")] expires_at: Option<Timestamp>,
+    }
+    ApprovalGranted {
+        tool_call_id: CallId,
+        name: String,
+        scope: Scope,
+        #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
+    }
+    ApprovalDenied {
+        tool_call_id: CallId,
+        name: String,
+        #[serde(default)] scope: Scope,
+        #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
+    }
+    ApprovalExpired { tool_call_id: CallId, name: String, }
+
+    BudgetReached { reached: Breach, }
+    BudgetRaised { budgets: Budgets, }
+
+    ChildStarted { child: SessionId, #[serde(default, skip_serializing_if = "Option::is_none")] tool_call_id: Option<CallId>, }
+    ChildWaiting { child: SessionId, tool_call_id: CallId, name: String, }
+    ChildSettled { child: SessionId, ok: bool, cost_micro_usd: Option<MicroUsd>, }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SeedSource {
+    New,
+    Startup,
+    Resume,
+}
+
+/// Who asked for a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallOrigin {
+    /// The model.
+    Model,
+    /// The verification policy, after a write.
+    VerifyPolicy,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassedCall {
+    pub tool_call_id: CallId,
+    pub name: String,
+    pub class: CallClass,
+}
+
+/// What became of verification in a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verification {
+    /// Nothing was written, or the policy is off.
+    #[default]
+    NotNeeded,
+    Passed,
+    /// Something was written and no command was found to verify it with.
+    Skipped,
+    /// A person said no to the commands.
+    Denied,
+}

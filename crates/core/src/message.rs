@@ -1,0 +1,68 @@
+//! Messages and their parts, as the conversation holds them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::MessageId;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    System,
+    User,
+    Assistant,
+    Tool,
+}
+
+/// A piece of a message or of a tool's result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Part {
+    Text { text: String },
+    Image { r#ref: String, mime_type: String },
+    Audio { r#ref: String, mime_type: String },
+    File { r#ref: String, mime_type: String },
+}
+
+impl Part {
+    pub fn text(text: impl Into<String>) -> Self {
+        Part::Text { text: text.into() }
+    }
+
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Part::Text { .. } => "text",
+            Part::Image { .. } => "image",
+            Part::Audio { .. } => "audio",
+            Part::File { .. } => "file",
+        }
+    }
+}
+
+/// The text of all text parts, joined as they stand.
+pub fn joined_text(parts: &[Part]) -> String {
+    let mut all = String::new();
+    for part in parts {
+        if let Part::Text { text } = part {
+            all.push_str(text);
+        }
+    }
+    all
+}
+
+/// What to do with a message while a turn is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// It waits its turn.
+    #[default]
+    Queue,
+    /// It enters the next model request of the turn under way.
+    Steer,
+}
+
+/// A message that the log holds, by reference: its body stands at `seq`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageRef {
+    pub id: MessageId,
+    pub seq: u64,
+}

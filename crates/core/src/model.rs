@@ -1,0 +1,126 @@
+//! What a model call costs, why it stopped and how it fails.
+
+use serde::{Deserialize, Serialize};
+
+/// Tokens of one model reply. `input` does not hold the cached ones.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cache_read_tokens: u64,
+    pub cache_write_tokens: u64,
+}
+
+impl Usage {
+    pub fn add(&mut self, other: &Usage) {
+        self.input_tokens += other.input_tokens;
+        self.output_tokens += other.output_tokens;
+        self.cache_read_tokens += other.cache_read_tokens;
+        self.cache_write_tokens += other.cache_write_tokens;
+    }
+
+    /// What counts against a token budget: output plus input not read from a cache.
+    pub fn budget_tokens(&self) -> u64 {
+        self.input_tokens + self.cache_write_tokens + self.output_tokens
+    }
+}
+
+/// Millionths of a US dollar.
+pub type MicroUsd = u64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    EndTurn,
+    ToolUse,
+    MaxTokens,
+    Refusal,
+    Other,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultKind {
+    /// 429.
+    RateLimited,
+    /// 529 and the like.
+    Overloaded,
+    /// 5xx.
+    Server,
+    /// Refused or reset connections, failed name lookups.
+    Network,
+    /// The stream ended without its closing mark.
+    StreamCut,
+    /// The watchdog saw no byte for too long.
+    StreamStalled,
+    /// The stream broke its own format.
+    Malformed,
+    /// 401 and 403.
+    Auth,
+    /// 400.
+    BadRequest,
+    /// 404, or no provider of that name.
+    UnknownModel,
+    /// The request does not fit the model's window.
+    ContextOverflow,
+    /// A crash of ours cut the call.
+    Interrupted,
+    /// The turn was stopped while the call was under way.
+    Canceled,
+}
+
+impl FaultKind {
+    /// Whether another attempt may help.
+    pub fn retryable(self) -> bool {
+        use FaultKind::*;
+        match self {
+            RateLimited | Overloaded | Server | Network | StreamCut | StreamStalled | Malformed | Interrupted => true,
+            Auth | BadRequest | UnknownModel | ContextOverflow | Canceled => false,
+        }
+    }
+
+    /// The stable code a failed turn carries.
+    pub fn code(self) -> &'static str {
+        use FaultKind::*;
+        match self {
+            RateLimited => "rate_limited",
+            Overloaded => "overloaded",
+            Server => "server",
+            Network => "network",
+            StreamCut => "stream_cut",
+            StreamStalled => "stream_stalled",
+            Malformed => "malformed",
+            Auth => "auth",
+            BadRequest => "bad_request",
+            UnknownModel => "unknown_model",
+            ContextOverflow => "context_overflow",
+            Interrupted => "interrupted",
+            Canceled => "canceled",
+        }
+    }
+}
+
+/// A model call that did not come to its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Fault {
+    pub kind: FaultKind,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+impl Fault {
+    pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), retry_after_ms: None }
+    }
+}
+
+/// A block of the model's thinking, kept byte-exact because some vendors demand it back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thinking {
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+}

@@ -1,0 +1,224 @@
+//! Keeps known secrets out of everything that is written or shown, also when a stream cuts one in two.
+
+use std::{borrow::Cow, sync::Arc};
+
+use serde_json::Value;
+
+/// Shorter values are too common to be taken for secrets.
+pub const SECRET_BYTES_MIN: usize = 8;
+
+/// Known secrets by name. Written as `${secret:NAME}`; put back only when a tool starts.
+#[derive(Debug, Clone, Default)]
+pub struct Secrets(Arc<[Secret]>);
+
+#[derive(Clone)]
+struct Secret {
+    mark: String,
+    value: String,
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.mark)
+    }
+}
+
+/// Whether a variable of this name is likely to hold a secret.
+pub fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    let words = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS"];
+    name.split(|c: char| !c.is_ascii_alphanumeric()).any(|part| words.iter().any(|word| part == *word || part.ends_with(word)))
+}
+
+impl Secrets {
+    pub fn new(named: impl IntoIterator<Item = (String, String)>) -> Self {
+        let mut all: Vec<Secret> = named
+            .into_iter()
+            .filter(|(_, value)| value.len() >= SECRET_BYTES_MIN)
+            .map(|(name, value)| Secret { mark: format!("${{secret:{name}}}"), value })
+            .collect();
+        // Where one secret holds another, the longer one is named.
+        all.sort_by(|a, b| b.value.len().cmp(&a.value.len()).then(a.mark.cmp(&b.mark)));
+        all.dedup_by(|a, b| a.value == b.value);
+        Self(all.into())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn first_in<'a>(&'a self, text: &str) -> Option<(usize, &'a Secret)> {
+        self.0
+            .iter()
+            .filter_map(|secret| text.find(&secret.value).map(|at| (at, secret)))
+            .min_by_key(|(at, secret)| (*at, usize::MAX - secret.value.len()))
+    }
+
+    /// The text with every known secret replaced by its mark.
+    pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let Some(_) = self.first_in(text) else { return Cow::Borrowed(text) };
+        let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+        while let Some((at, secret)) = self.first_in(rest) {
+            out.push_str(&rest[..at]);
+            out.push_str(&secret.mark);
+            rest = &rest[at + secret.value.len()..];
+        }
+        out.push_str(rest);
+        Cow::Owned(out)
+    }
+
+    /// Redacts every string inside a JSON value, object keys included.
+    pub fn redact_json(&self, value: &mut Value) {
+        self.map_strings(value, &|text| match self.redact(text) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(redacted) => Some(redacted),
+        });
+    }
+
+    /// Puts the secrets back: only for the input of a tool that is about to start.
+    pub fn restore_json(&self, value: &mut Value) {
+        self.map_strings(value, &|text| {
+            let mut out = Cow::Borrowed(text);
+            for secret in self.0.iter() {
+                if out.contains(&secret.mark) {
+                    out = Cow::Owned(out.replace(&secret.mark, &secret.value));
+                }
+            }
+            match out {
+                Cow::Borrowed(_) => None,
+                Cow::Owned(restored) => Some(restored),
+            }
+        });
+    }
+
+    fn map_strings(&self, value: &mut Value, change: &dyn Fn(&str) -> Option<String>) {
+        if self.is_empty() {
+            return;
+        }
+        match value {
+            Value::String(text) => {
+                if let Some(changed) = change(text) {
+                    *text = changed;
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.map_strings(item, change)),
+            Value::Object(fields) => {
+                let keys: Vec<(String, String)> =
+                    fields.keys().filter_map(|key| change(key).map(|new| (key.clone(), new))).collect();
+                for (old, new) in keys {
+                    if let Some(field) = fields.remove(&old) {
+                        fields.insert(new, field);
+                    }
+                }
+                fields.values_mut().for_each(|field| self.map_strings(field, change));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+}
+
+/// Redacts a stream: text that may be the beginning of a secret is held back until it is clear.
+#[derive(Debug, Default)]
+pub struct StreamRedactor {
+    secrets: Secrets,
+    held: String,
+}
+
+impl StreamRedactor {
+    pub fn new(secrets: Secrets) -> Self {
+        Self { secrets, held: String::new() }
+    }
+
+    /// What can be shown now that `chunk` has come.
+    pub fn push(&mut self, chunk: &str) -> String {
+        if self.secrets.is_empty() {
+            return chunk.to_owned();
+        }
+        self.held.push_str(chunk);
+        let mut out = String::new();
+        while let Some((at, secret)) = self.secrets.first_in(&self.held) {
+            // A longer secret may begin before this match and still be growing.
+            if self.unclear_from(&self.held) < at {
+                break;
+            }
+            out.push_str(&self.held[..at]);
+            out.push_str(&secret.mark);
+            self.held.drain(..at + secret.value.len());
+        }
+        let clear = self.unclear_from(&self.held);
+        out.extend(self.held.drain(..clear));
+        out
+    }
+
+    /// What was held back, at the stream's end.
+    pub fn finish(&mut self) -> String {
+        let held = std::mem::take(&mut self.held);
+        self.secrets.redact(&held).into_owned()
+    }
+
+    /// The first byte of the longest tail that a secret begins with.
+    fn unclear_from(&self, text: &str) -> usize {
+        let longest = self.secrets.0.first().map_or(0, |secret| secret.value.len() - 1);
+        let mut from = text.len().saturating_sub(longest);
+        while from < text.len() {
+            if text.is_char_boundary(from) && self.secrets.0.iter().any(|secret| secret.value.starts_with(&text[from..])) {
+                return from;
+            }
+            from += 1;
+        }
+        text.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn secrets() -> Secrets {
+        let named = [("API_KEY", "sk-abcdef123"), ("LONG_KEY", "sk-abcdef123-long"), ("SHORT_KEY", "abc")];
+        Secrets::new(named.map(|(name, value)| (name.into(), value.into())))
+    }
+
+    #[test]
+    fn the_longest_secret_is_named_and_short_ones_are_left() {
+        assert_eq!(secrets().redact("a sk-abcdef123-long b abc"), "a ${secret:LONG_KEY} b abc");
+        assert_eq!(secrets().redact("sk-abcdef123sk-abcdef123"), "${secret:API_KEY}${secret:API_KEY}");
+    }
+
+    #[test]
+    fn json_comes_back_as_it_was() {
+        let before = serde_json::json!({"command": "curl -H sk-abcdef123", "list": ["x", {"sk-abcdef123": 1}]});
+        let mut value = before.clone();
+        secrets().redact_json(&mut value);
+        assert!(!value.to_string().contains("sk-abc"));
+        secrets().restore_json(&mut value);
+        assert_eq!(value, before);
+    }
+
+    #[test]
+    fn names() {
+        for (name, secret) in [("OPENAI_API_KEY", true), ("GITHUB_TOKEN", true), ("DB_PASSWORD", true), ("MYAPIKEY", true),
+            ("KEYBOARD", false), ("PATH", false), ("TOKENIZERS_PARALLELISM", false)] {
+            assert_eq!(is_secret_name(name), secret, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_stream_cut_anywhere_shows_what_the_whole_would(cuts in proptest::collection::vec(0usize..60, 0..8)) {
+            let text = "ä sk-abcdef12 sk-abcdef123 x sk-abcdef123-lon sk-abcdef123-long!";
+            let mut at: Vec<usize> = cuts.into_iter().filter(|cut| text.is_char_boundary(*cut)).collect();
+            at.push(0);
+            at.push(text.len());
+            at.sort_unstable();
+            let mut stream = StreamRedactor::new(secrets());
+            let mut shown = String::new();
+            for pair in at.windows(2) {
+                shown.push_str(&stream.push(&text[pair[0]..pair[1]]));
+            }
+            shown.push_str(&stream.finish());
+            prop_assert_eq!(shown, secrets().redact(text));
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! The state of a session: the fold of its log. Bodies stay in the log and are held by reference.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    budget::{Breach, Budgets, Spent},
+    command::{Answer, Verdict},
+    event::{CallOrigin, Verification},
+    ids::{CallId, MessageId, SessionId, TurnId},
+    message::MessageRef,
+    policy::{Policy, Scope},
+    time::Timestamp,
+    tool::{Intent, ToolCall, VerifyPlan},
+};
+
+mod apply;
+mod decide;
+mod wanted;
+
+pub use decide::{Decision, create};
+pub use wanted::Effect;
+
+/// Turns that wait behind the open one.
+pub const QUEUE_MAX: usize = 32;
+/// Messages appended without a turn that one turn can take in.
+pub const UNSENT_MAX: usize = 256;
+/// Settled turns that the state remembers.
+pub const SETTLED_MAX: usize = 64;
+/// Answered approvals that the state remembers, to tell the loser of a race who won.
+pub const ANSWERED_MAX: usize = 64;
+/// How long an idempotency key is kept.
+pub const KEY_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
+/// Automatic resumes without progress.
+pub const AUTO_RESUMES_MAX: u32 = 3;
+/// Attempts at one model step.
+pub const ATTEMPTS_MAX: u32 = 10;
+/// How long one model step is retried.
+pub const RETRYING_MS_MAX: u64 = 15 * 60 * 1000;
+
+/// What a session was created with.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    pub workspace_path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    pub auto_run: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    pub model: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
+    #[serde(skip_serializing_if = "serde_json::Value::is_null")]
+    pub preferences: serde_json::Value,
+    /// The session, turn and call that started this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    pub session_id: SessionId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<TurnId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<CallId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    pub id: SessionId,
+    /// The last event's number.
+    pub seq: u64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub settings: Settings,
+    pub policy: Policy,
+    pub budgets: Budgets,
+    pub life: Life,
+    /// The one open turn.
+    pub turn: Option<Turn>,
+    pub queue: VecDeque<QueuedTurn>,
+    /// Messages no turn has taken in yet.
+    pub unsent: Vec<MessageRef>,
+    pub last_turn_id: Option<TurnId>,
+    pub settled: VecDeque<SettledTurn>,
+    /// Calls a person allowed for the whole session: tool and subject.
+    pub grants: Vec<(String, String)>,
+    pub answered: VecDeque<Answered>,
+    /// What was last read from the workspace, by digest, and the verification it gave.
+    pub seed: Option<Seed>,
+    /// The first event that the present context holds.
+    pub context_from: u64,
+    pub total: Spent,
+    pub children: Vec<SessionId>,
+    /// Idempotency keys of the last 24 hours, by endpoint and key.
+    pub keys: Arc<BTreeMap<(String, String), KeyRecord>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Life {
+    Open,
+    Completed,
+    Failed,
+    Canceled,
+    Expired,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeyRecord {
+    pub digest: String,
+    pub answer: Answer,
+    pub at: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seed {
+    pub seq: u64,
+    pub digest: String,
+    pub verify: Option<VerifyPlan>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QueuedTurn {
+    pub id: TurnId,
+    pub messages: Vec<MessageRef>,
+    pub retry_of: Option<TurnId>,
+    pub queued_at: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SettledTurn {
+    pub id: TurnId,
+    pub status: TurnStatus,
+    pub messages: Vec<MessageRef>,
+    /// The event that settled it.
+    pub seq: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answered {
+    pub call: CallId,
+    pub verdict: Verdict,
+    pub scope: Scope,
+    pub seq: u64,
+}
+
+/// The open turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    pub id: TurnId,
+    pub messages: Vec<MessageRef>,
+    pub retry_of: Option<TurnId>,
+    pub model: String,
+    pub started_at: Timestamp,
+    pub started_seq: u64,
+    pub phase: Phase,
+    /// Model steps that came to their end.
+    pub step: u32,
+    /// The last reply, by reference.
+    pub last_output: Option<LastOutput>,
+    /// Calls of the present step, and the verification after it.
+    pub calls: Vec<Call>,
+    /// The present step's failed attempts.
+    pub attempts: Attempts,
+    pub steers: Vec<MessageRef>,
+    pub spent: Spent,
+    /// Up to when `spent.active_ms` is counted.
+    pub clock: Timestamp,
+    /// Something was written since the last verification.
+    pub dirty: bool,
+    pub verification: Verification,
+    pub verify_failures: u32,
+    pub auto_resumes: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastOutput {
+    pub message_id: MessageId,
+    pub seq: u64,
+    /// It asked for no tool.
+    pub is_final: bool,
+}
+
+/// Attempts at the step under way.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attempts {
+    /// All attempts that ended without a reply, crashes included.
+    pub made: u32,
+    /// Those that count against the limit.
+    pub failed: u32,
+    pub first_failed_at: Option<Timestamp>,
+    pub not_before: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// It goes on: a model call, an approval or a tool is what it waits for.
+    Going,
+    /// A budget was met; raising it lets the turn go on.
+    Budget(Breach),
+    /// A crash cut it; `resume` lets it go on.
+    Interrupted,
+    /// Its work is being stopped.
+    Stopping(Stop),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    Cancel { reason: Option<String>, end_session: bool },
+    Expire(Breach),
+}
+
+/// One call of the present step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    #[serde(flatten)]
+    pub call: ToolCall,
+    pub origin: CallOrigin,
+    pub state: CallState,
+    /// Times it was started.
+    pub runs: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallState {
+    /// Asked for; policy or its place in the order has not let it start yet.
+    Asked,
+    /// A person is asked.
+    Waiting { expires_at: Option<Timestamp> },
+    /// A person said yes.
+    Cleared,
+    /// Its intent is recorded.
+    Started { intent: Intent },
+    /// A crash cut it and nobody can tell what it did.
+    Unknown,
+    Done { ok: bool },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnStatus {
+    Pending,
+    Running,
+    WaitingApproval,
+    WaitingBudget,
+    Completed,
+    Failed,
+    Cancelled,
+    Expired,
+    Interrupted,
+}
+
+impl TurnStatus {
+    pub fn is_settled(self) -> bool {
+        use TurnStatus::*;
+        match self {
+            Completed | Failed | Cancelled | Expired => true,
+            Pending | Running | WaitingApproval | WaitingBudget | Interrupted => false,
+        }
+    }
+}
+
+impl Turn {
+    pub fn status(&self) -> TurnStatus {
+        match &self.phase {
+            Phase::Budget(_) => TurnStatus::WaitingBudget,
+            Phase::Interrupted => TurnStatus::Interrupted,
+            Phase::Going if self.calls.iter().any(|call| matches!(call.state, CallState::Waiting { .. })) => {
+                TurnStatus::WaitingApproval
+            }
+            Phase::Going | Phase::Stopping(_) => TurnStatus::Running,
+        }
+    }
+
+    pub fn call(&self, id: CallId) -> Option<&Call> {
+        self.calls.iter().find(|call| call.call.id == id)
+    }
+
+    /// Whether the next thing is a reply of the model.
+    pub fn awaits_model(&self) -> bool {
+        self.phase == Phase::Going && self.calls.iter().all(Call::is_done)
+    }
+
+    /// The number of the step under way.
+    pub fn next_step(&self) -> u32 {
+        self.step + 1
+    }
+
+    /// The number of the attempt under way.
+    pub fn next_attempt(&self) -> u32 {
+        self.attempts.made + 1
+    }
+}
+
+impl Call {
+    pub fn is_done(&self) -> bool {
+        matches!(self.state, CallState::Done { .. })
+    }
+}
+
+impl Session {
+    /// The status on the wire, as S1 names it.
+    pub fn status(&self) -> &'static str {
+        match self.life {
+            Life::Completed => "completed",
+            Life::Failed => "failed",
+            Life::Canceled => "canceled",
+            Life::Expired => "expired",
+            Life::Open => match &self.turn {
+                Some(turn) if turn.status() == TurnStatus::WaitingApproval => "waiting_approval",
+                _ => "active",
+            },
+        }
+    }
+
+    /// Whether anything is left to do or to answer.
+    pub fn is_pending(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    /// The status of a turn that the state still knows.
+    pub fn turn_status(&self, id: TurnId) -> Option<TurnStatus> {
+        if let Some(turn) = self.turn.as_ref().filter(|turn| turn.id == id) {
+            return Some(turn.status());
+        }
+        if self.queue.iter().any(|queued| queued.id == id) {
+            return Some(TurnStatus::Pending);
+        }
+        self.settled.iter().find(|settled| settled.id == id).map(|settled| settled.status)
+    }
+}

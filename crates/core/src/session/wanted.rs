@@ -1,0 +1,94 @@
+//! What the state asks for. The one road for start, resume, cancel, retry and recovery.
+
+use crate::{
+    ids::{CallId, TurnId},
+    policy::RuleAction,
+    session::{Call, CallState, Life, Phase, Session, Turn},
+    time::Timestamp,
+    tool::{ToolKind, VerifySource},
+};
+
+/// Work that should be under way, under a stable key: the effect itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Effect {
+    CallModel { turn: TurnId, step: u32, attempt: u32, not_before: Option<Timestamp> },
+    /// Finds out what a write call would do, without doing it.
+    PrepareTool { turn: TurnId, call: CallId },
+    RunTool { turn: TurnId, call: CallId, run: u32 },
+    /// Tells when the time has come at which an approval expires.
+    Wake { call: CallId, at: Timestamp },
+    /// Sees that nothing of the turn runs any more, and tells.
+    ReportGone { turn: TurnId },
+}
+
+impl Session {
+    /// All effects that should be under way now; whatever else runs is to be stopped.
+    pub fn wanted(&self) -> Vec<Effect> {
+        let Some(turn) = &self.turn else { return Vec::new() };
+        if self.life != Life::Open {
+            return Vec::new();
+        }
+        match &turn.phase {
+            Phase::Budget(_) | Phase::Interrupted => running_calls(turn).collect(),
+            Phase::Stopping(_) => vec![Effect::ReportGone { turn: turn.id }],
+            Phase::Going if turn.awaits_model() => vec![Effect::CallModel {
+                turn: turn.id,
+                step: turn.next_step(),
+                attempt: turn.next_attempt(),
+                not_before: turn.attempts.not_before,
+            }],
+            Phase::Going => running_calls(turn).chain(approvals(turn)).chain(self.preparations(turn)).collect(),
+        }
+    }
+
+    fn preparations<'a>(&'a self, turn: &'a Turn) -> impl Iterator<Item = Effect> + 'a {
+        turn.calls.iter().enumerate().filter_map(|(index, call)| {
+            let ready = call.call.kind == ToolKind::Write && self.may_start(turn, index);
+            ready.then_some(Effect::PrepareTool { turn: turn.id, call: call.call.id })
+        })
+    }
+
+    /// Whether policy and order let this call start now.
+    pub(super) fn may_start(&self, turn: &Turn, index: usize) -> bool {
+        let call = &turn.calls[index];
+        let cleared = match call.state {
+            CallState::Cleared => true,
+            CallState::Asked => call.call.problem.is_none() && self.judge(call) == RuleAction::Allow,
+            CallState::Waiting { .. } | CallState::Started { .. } | CallState::Unknown | CallState::Done { .. } => false,
+        };
+        cleared && turn.calls[..index].iter().all(|earlier| earlier.is_done() || side_by_side(earlier, call))
+    }
+
+    /// What policy and earlier answers say of a call.
+    pub(super) fn judge(&self, call: &Call) -> RuleAction {
+        let granted = self.grants.iter().any(|(tool, subject)| *tool == call.call.name && *subject == call.call.subject);
+        match self.policy.approval.judge(&call.call.name, call.call.kind, &call.call.subject) {
+            RuleAction::Ask if granted => RuleAction::Allow,
+            // Verification commands the user chose run unasked; those of the workspace are asked for.
+            RuleAction::Ask if call.call.name == "verify" && self.verify_is_trusted() => RuleAction::Allow,
+            action => action,
+        }
+    }
+
+    fn verify_is_trusted(&self) -> bool {
+        let plan = self.seed.as_ref().and_then(|seed| seed.verify.as_ref());
+        plan.is_some_and(|plan| matches!(plan.source, VerifySource::Config | VerifySource::Policy))
+    }
+}
+
+fn running_calls(turn: &Turn) -> impl Iterator<Item = Effect> + '_ {
+    let started = turn.calls.iter().filter(|call| matches!(call.state, CallState::Started { .. }));
+    started.map(|call| Effect::RunTool { turn: turn.id, call: call.call.id, run: call.runs })
+}
+
+fn approvals(turn: &Turn) -> impl Iterator<Item = Effect> + '_ {
+    turn.calls.iter().filter_map(|call| match call.state {
+        CallState::Waiting { expires_at: Some(at) } => Some(Effect::Wake { call: call.call.id, at }),
+        _ => None,
+    })
+}
+
+/// Only `read` calls run beside each other.
+fn side_by_side(earlier: &Call, call: &Call) -> bool {
+    earlier.call.kind == ToolKind::Read && call.call.kind == ToolKind::Read
+}

@@ -1,0 +1,157 @@
+//! What a tool is, what a call of it intends, and how it ended.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{ids::CallId, message::Part};
+
+/// What a tool may do to the world. Only `read` calls may ever be run twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolKind {
+    Read,
+    Write,
+    Exec,
+    Network,
+}
+
+/// A named ability, as the model is told of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    pub name: String,
+    pub description: String,
+    /// JSON Schema of the input.
+    pub input_schema: Value,
+    pub kind: ToolKind,
+}
+
+/// A call as the model asked for it, judged for form by the registry before it is recorded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    pub id: CallId,
+    /// The vendor's own name for the call, sent back with its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_id: Option<String>,
+    pub name: String,
+    pub kind: ToolKind,
+    pub input: Value,
+    /// What approval rules match on, such as a shell command line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub subject: String,
+    /// Why it cannot run at all (no such tool, input that does not fit): told to the model instead of running it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// Where a call runs. Other runners come later; the field is there from the first day.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Runner(pub String);
+
+impl Default for Runner {
+    fn default() -> Self {
+        Runner("local".into())
+    }
+}
+
+/// One file that a write call is about to change. Digests are BLAKE3 in hex; `None` means no such file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChange {
+    /// Relative to the workspace.
+    pub path: String,
+    pub before: Option<String>,
+    pub after: Option<String>,
+    /// The blob that holds the bytes from before, by name below the session's artifacts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old_bytes: Option<String>,
+    /// Unix mode bits from before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<u32>,
+}
+
+/// What a call is about to do, recorded before it does it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileChange>,
+}
+
+impl Intent {
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+}
+
+/// How a call with a recorded intent and no recorded outcome is classed after a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallClass {
+    /// Nothing of it happened: it may run.
+    NotStarted,
+    /// All of it happened.
+    Finished,
+    /// Nobody can tell: it is never run again by itself.
+    Unknown,
+}
+
+/// How a call came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It ran and this is its result.
+    Finished,
+    /// A crash cut it; whether it took effect is not known.
+    Unknown,
+    /// It never ran: denied, malformed, or its turn ended first.
+    NotRun,
+    /// It was stopped while it ran.
+    Canceled,
+}
+
+/// What a tool gave back. A failed tool is a result, not an error of ours.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolResult {
+    pub ok: bool,
+    pub parts: Vec<Part>,
+    /// Names below the session's artifacts that hold what did not fit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<String>,
+    /// A short reason when it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Facts about the run, such as `exit_code`.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub detail: Value,
+}
+
+impl ToolResult {
+    pub fn ok(text: impl Into<String>) -> Self {
+        Self { ok: true, parts: vec![Part::text(text)], artifacts: vec![], error: None, detail: Value::Null }
+    }
+
+    pub fn failed(error: impl Into<String>) -> Self {
+        let error = error.into();
+        Self { ok: false, parts: vec![Part::text(error.clone())], artifacts: vec![], error: Some(error), detail: Value::Null }
+    }
+}
+
+/// Where the verification commands came from, and so whether they may run unasked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VerifySource {
+    /// The user's own configuration: trusted.
+    Config,
+    /// AGENTS.md of the workspace.
+    AgentsMd,
+    /// The workspace's Makefile has a `test` target.
+    Makefile,
+    /// The session's own policy, given by the person who made the session: trusted.
+    Policy,
+}
+
+/// Verification commands found for a workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerifyPlan {
+    pub source: VerifySource,
+    pub commands: Vec<String>,
+}

@@ -1,0 +1,65 @@
+//! Speaks to models and turns their streams into our deltas and step results. It never retries: that is a decision of the core.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use tenure_core::{
+    context::ModelRequest,
+    model::{Fault, MicroUsd, StopReason, Usage},
+};
+
+/// A fragment of a reply under way.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelEvent {
+    /// The vendor is alive; nothing to show.
+    KeepAlive,
+    Text(String),
+    Thinking(String),
+    /// The thinking block under way is over; vendors may want its signature back.
+    ThinkingDone { signature: Option<String> },
+    /// Call number `index` of this reply begins.
+    CallStarted { index: u32, provider_id: Option<String>, name: String },
+    /// A fragment of that call's JSON arguments.
+    CallArguments { index: u32, text: String },
+    /// Totals so far of this reply; a later one replaces an earlier one.
+    Usage(Usage),
+    /// The reply's closing mark. A stream that ends without it was cut.
+    Done { stop_reason: StopReason },
+}
+
+/// A streaming model. Dropping the stream cancels the call.
+#[async_trait]
+pub trait Model: Send + Sync + 'static {
+    async fn stream(&self, request: ModelRequest) -> Result<BoxStream<'static, Result<ModelEvent, Fault>>, Fault>;
+
+    /// What a reply with this usage costs, or `None` where the price is not known.
+    fn cost(&self, usage: &Usage) -> Option<MicroUsd>;
+
+    /// How long silence is taken for life.
+    fn patience(&self) -> Patience {
+        Patience::default()
+    }
+
+    /// Kinds of message parts it can take besides text: `image`, `audio`, `file`.
+    fn takes(&self, part_kind: &str) -> bool;
+}
+
+/// The watchdog's limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    pub first_byte: Duration,
+    pub between_bytes: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { first_byte: Duration::from_secs(300), between_bytes: Duration::from_secs(60) }
+    }
+}
+
+/// Finds a model by its name.
+pub trait Registry: Send + Sync + 'static {
+    /// The model, or a fault of kind `UnknownModel` that says which names there are.
+    fn resolve(&self, name: &str) -> Result<Arc<dyn Model>, Fault>;
+}

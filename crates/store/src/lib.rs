@@ -1,0 +1,206 @@
+//! Keeps logs, spools, snapshots and blobs so that what was acknowledged survives a crash. It never judges what an event means.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tenure_core::{
+    delta::Delta,
+    event::Event,
+    ids::{SessionId, TurnId},
+    time::Timestamp,
+};
+use tokio::sync::watch;
+
+/// The fencing token of one writer: an append with an older one is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Epoch(pub u64);
+
+/// Why the store could not do something. The world's fault, never the asker's.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    #[error("there is no session {0}")]
+    NoSession(SessionId),
+    #[error("session {0} exists already")]
+    Exists(SessionId),
+    #[error("another writer has taken over (epoch {theirs}, ours is {ours})")]
+    Fenced { ours: u64, theirs: u64 },
+    #[error("the log is at event {found}, not at {expected}")]
+    Conflict { expected: u64, found: u64 },
+    /// A line further up the log is bad: the session can be read up to it, and not written.
+    #[error("the log of {session} is damaged after event {seq}: {why}")]
+    Damaged { session: SessionId, seq: u64, why: String },
+    /// A write or sync failed; the session is closed for writing until a retry succeeds.
+    #[error("the disk refused {what}: {why}")]
+    Disk { what: String, why: String },
+    #[error("the data folder is in use by process {pid}")]
+    Locked { pid: u32 },
+    #[error("{0}")]
+    Other(String),
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// One numbered event as the log holds it, ready to be passed on without reading it again.
+#[derive(Debug, Clone)]
+pub struct StoredEvent {
+    pub seq: u64,
+    /// The wire JSON of the event: one object, no line end, without `v`, `more` and `sum`.
+    pub json: Bytes,
+}
+
+impl StoredEvent {
+    pub fn parse(&self) -> Result<Event> {
+        let text = std::str::from_utf8(&self.json).map_err(|error| Error::Other(error.to_string()))?;
+        Event::from_json(text).map_err(|error| Error::Other(format!("event {}: {error}", self.seq)))
+    }
+}
+
+/// Where a log ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    pub seq: u64,
+    /// Bytes of the log, as a measure for when to take a snapshot.
+    pub bytes: u64,
+}
+
+/// How much one read may return. Reading ends at whichever is met first, but returns at least one event where there is one.
+#[derive(Debug, Clone, Copy)]
+pub struct Limit {
+    pub events: usize,
+    pub bytes: usize,
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self { events: 256, bytes: 1 << 20 }
+    }
+}
+
+/// One record of a spool and where it ends: the `pos` of its cursor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpoolRecord {
+    pub pos: u64,
+    pub delta: Delta,
+}
+
+/// What a spool read found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SpoolPage {
+    /// The whole records after the position; empty at the end.
+    Records(Vec<SpoolRecord>),
+    /// The spool is gone, or shorter than the position, or the position is not the end of a record.
+    Gone,
+}
+
+/// A snapshot: a cache of the fold, opaque to the store, may be deleted at any time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    pub seq: u64,
+    /// JSON of the state.
+    pub state: Bytes,
+}
+
+/// A row of the listing. At most 500 bytes in memory each.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    pub id: SessionId,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub status: Arc<str>,
+    pub workspace_path: Arc<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_turn_id: Option<TurnId>,
+}
+
+/// Titles are cut to this length in the listing.
+pub const ROW_TITLE_CHARS_MAX: usize = 80;
+
+/// A create, fork or import that carried an idempotency key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateKey {
+    pub endpoint: String,
+    pub key: String,
+    pub digest: String,
+    pub session_id: SessionId,
+    pub at: Timestamp,
+}
+
+/// The narrow door to durable memory. An implementer must keep these:
+/// - `append` is all or nothing and synced before it returns (with `durability = power`); no reader sees an event before that.
+/// - `append` refuses an old epoch and a head that is not the expected one, without changing anything.
+/// - after a failed append nothing of it is ever seen; a later append of the same events may succeed.
+/// - spool records are handed to the operating system, in order, before `spool_append` returns.
+/// - nothing assumes that the writer is in this process.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Makes the log with its first decision. `Exists` if it is there with at least one event.
+    async fn create(&self, session: SessionId, events: &[Event]) -> Result<(Epoch, Head)>;
+
+    /// Takes the right to write; older epochs are refused from then on.
+    async fn claim(&self, session: SessionId) -> Result<Epoch>;
+    /// Keeps it.
+    async fn renew(&self, session: SessionId, epoch: Epoch) -> Result<()>;
+    /// Gives it back.
+    async fn release(&self, session: SessionId, epoch: Epoch) -> Result<()>;
+
+    /// Appends one decision.
+    async fn append(&self, session: SessionId, epoch: Epoch, expected_seq: u64, events: &[Event]) -> Result<Head>;
+    /// Where the log ends; opens it if need be (torn tails are cut and kept aside on the way).
+    async fn head(&self, session: SessionId) -> Result<Head>;
+    /// Numbered events after `after`, in order; bounded memory whatever the log's size.
+    async fn read(&self, session: SessionId, after: u64, limit: Limit) -> Result<Vec<StoredEvent>>;
+    /// A hint that the log or a spool has grown; the log is always read again.
+    fn tail(&self, session: SessionId) -> watch::Receiver<u64>;
+
+    /// Puts a command in the inbox of a session whose writer is elsewhere.
+    async fn inbox_put(&self, session: SessionId, command: Bytes) -> Result<()>;
+    /// Takes all that is in the inbox, oldest first.
+    async fn inbox_take(&self, session: SessionId, epoch: Epoch) -> Result<Vec<Bytes>>;
+
+    /// Appends deltas to a turn's spool; returns the `pos` of each.
+    async fn spool_append(&self, session: SessionId, turn: TurnId, deltas: &[Delta]) -> Result<Vec<u64>>;
+    /// Records after `pos`, up to about `bytes`. A torn last record is not returned; it is cut by the next append.
+    async fn spool_read(&self, session: SessionId, turn: TurnId, pos: u64, bytes: usize) -> Result<SpoolPage>;
+    /// The turn has settled: its spool is closed, and deleted by `sweep` when its time is over.
+    async fn spool_close(&self, session: SessionId, turn: TurnId) -> Result<()>;
+
+    async fn snapshot_put(&self, session: SessionId, snapshot: Snapshot) -> Result<()>;
+    /// `None` also when it is damaged or ahead of the log.
+    async fn snapshot_get(&self, session: SessionId) -> Result<Option<Snapshot>>;
+    /// The turn's record, a projection (S3); unsynced.
+    async fn turn_put(&self, session: SessionId, turn: TurnId, record: Bytes) -> Result<()>;
+    async fn turn_get(&self, session: SessionId, turn: TurnId) -> Result<Option<Bytes>>;
+
+    /// Looks up a create key that is not older than 24 h.
+    async fn key_get(&self, endpoint: &str, key: &str, now: Timestamp) -> Result<Option<CreateKey>>;
+    /// Records a create key; synced before it returns. If one is there already, that one is returned and nothing is written.
+    async fn key_put(&self, key: CreateKey) -> Result<CreateKey>;
+
+    /// Puts or replaces a row of the listing; unsynced, a cache.
+    async fn row_put(&self, row: Row) -> Result<()>;
+    /// Newest first (by id), after `before` if given.
+    async fn list(&self, before: Option<SessionId>, limit: usize) -> Result<Vec<Row>>;
+    /// Sessions that were warm or had anything pending when the store was last used: all that a start-up looks at.
+    async fn open_sessions(&self) -> Result<Vec<SessionId>>;
+    /// The session is cold and has nothing pending.
+    async fn mark_settled(&self, session: SessionId) -> Result<()>;
+
+    /// Keeps bytes beside the log under a relative name such as `artifacts/turn_…/x.txt`; synced before it returns.
+    async fn blob_put(&self, session: SessionId, name: &str, bytes: Bytes) -> Result<()>;
+    async fn blob_get(&self, session: SessionId, name: &str) -> Result<Option<Bytes>>;
+
+    /// Deletes spools whose turn settled before `spools_before`.
+    async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport>;
+    /// What was cut, mended or found damaged since the last call, for people.
+    fn notices(&self) -> Vec<String>;
+}
+
+/// What a sweep did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SweepReport {
+    pub spools_deleted: u64,
+}
