@@ -27,13 +27,26 @@ pub enum Command {
     /// Starts a turn over messages that were only appended.
     StartTurn,
     /// Answers one approval.
-    Answer { turn_id: Option<TurnId>, call: CallId, verdict: Verdict, scope: Scope, reason: Option<String> },
+    Answer {
+        turn_id: Option<TurnId>,
+        call: CallId,
+        verdict: Verdict,
+        scope: Scope,
+        reason: Option<String>,
+    },
     /// Cancels the open turn, or the named one.
-    Cancel { turn_id: Option<TurnId>, reason: Option<String> },
+    Cancel {
+        turn_id: Option<TurnId>,
+        reason: Option<String>,
+    },
     /// A new turn with the same input, pointing back.
-    Retry { turn_id: TurnId },
+    Retry {
+        turn_id: TurnId,
+    },
     /// An interrupted turn goes on.
-    Resume { turn_id: TurnId },
+    Resume {
+        turn_id: TurnId,
+    },
     Update {
         title: Option<String>,
         policy: Option<Box<Policy>>,
@@ -43,7 +56,9 @@ pub enum Command {
         /// The last event the caller has seen; another one since then refuses the update.
         if_match: Option<u64>,
     },
-    End { reason: Option<String> },
+    End {
+        reason: Option<String>,
+    },
 }
 
 impl Command {
@@ -98,11 +113,23 @@ pub enum Answer {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         turn_id: Option<TurnId>,
     },
-    Turn { turn_id: TurnId },
-    Approval { tool_call_id: CallId, verdict: Verdict, scope: Scope },
-    Canceling { turn_id: TurnId },
-    Updated { seq: u64 },
-    Ended { status: String },
+    Turn {
+        turn_id: TurnId,
+    },
+    Approval {
+        tool_call_id: CallId,
+        verdict: Verdict,
+        scope: Scope,
+    },
+    Canceling {
+        turn_id: TurnId,
+    },
+    Updated {
+        seq: u64,
+    },
+    Ended {
+        status: String,
+    },
 }
 
 /// A model's whole reply to one request, put together by the engine from what was shown.
@@ -128,22 +155,58 @@ pub struct Partial {
 /// Everything a session can be told.
 #[derive(Debug, Clone)]
 pub enum Input {
-    Command { command: Command, actor: Actor, key: Option<String> },
+    Command {
+        command: Command,
+        actor: Actor,
+        key: Option<String>,
+    },
     /// What was read from the workspace before a model call.
     ContextFound(ContextSeeded),
-    ModelDone { turn: TurnId, step: u32, attempt: u32, output: ModelOutput },
-    ModelFailed { turn: TurnId, step: u32, attempt: u32, fault: Fault, partial: Partial },
+    ModelDone {
+        turn: TurnId,
+        step: u32,
+        attempt: u32,
+        output: ModelOutput,
+    },
+    ModelFailed {
+        turn: TurnId,
+        step: u32,
+        attempt: u32,
+        fault: Fault,
+        partial: Partial,
+    },
     /// A write call's intent, or why it cannot be done.
-    ToolPrepared { turn: TurnId, call: CallId, intent: Result<Intent, String> },
-    ToolDone { turn: TurnId, call: CallId, run: u32, result: ToolResult, duration_ms: u64 },
+    ToolPrepared {
+        turn: TurnId,
+        call: CallId,
+        intent: Result<Intent, String>,
+    },
+    ToolDone {
+        turn: TurnId,
+        call: CallId,
+        run: u32,
+        result: ToolResult,
+        duration_ms: u64,
+    },
     /// The time of an effect `Wake` has come.
-    Woke { call: CallId },
+    Woke {
+        call: CallId,
+    },
     /// All work of a stopped turn is gone, but for what is named in `left`.
-    WorkGone { turn: TurnId, left: Vec<String>, partial: Option<Partial> },
+    WorkGone {
+        turn: TurnId,
+        left: Vec<String>,
+        partial: Option<Partial>,
+    },
     /// The session was loaded after a crash or stop; open calls were looked at.
-    Recover { classes: Vec<(CallId, CallClass)>, partial: Partial },
+    Recover {
+        classes: Vec<(CallId, CallClass)>,
+        partial: Partial,
+    },
     /// The sweeper saw no event for this long.
-    Expire { idle_ms: u64 },
+    Expire {
+        idle_ms: u64,
+    },
 }
 
 /// Why a command was refused: the asker's fault, with a stable code.

@@ -67,7 +67,8 @@ mod tests {
 
     #[test]
     fn cursors_print_read_and_order() {
-        for (text, cursor) in [("0", Cursor::START), ("42", Cursor::at(42)), ("42.1830", Cursor { seq: 42, pos: 1830 })] {
+        for (text, cursor) in [("0", Cursor::START), ("42", Cursor::at(42)), ("42.1830", Cursor { seq: 42, pos: 1830 })]
+        {
             assert_eq!(text.parse(), Ok(cursor));
             assert_eq!(cursor.to_string(), text);
         }

@@ -93,7 +93,10 @@ mod ms {
 impl Delta {
     /// Whether `next` can be joined to this one without changing what a reader sees.
     pub fn takes(&self, next: &Delta) -> bool {
-        self.seq == next.seq && self.step == next.step && self.attempt == next.attempt && self.stream == next.stream
+        self.seq == next.seq
+            && self.step == next.step
+            && self.attempt == next.attempt
+            && self.stream == next.stream
             && self.offset + self.text.len() as u64 == next.offset
     }
 }

@@ -27,7 +27,8 @@ impl std::fmt::Debug for Secret {
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let words = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS"];
-    name.split(|c: char| !c.is_ascii_alphanumeric()).any(|part| words.iter().any(|word| part == *word || part.ends_with(word)))
+    name.split(|c: char| !c.is_ascii_alphanumeric())
+        .any(|part| words.iter().any(|word| part == *word || part.ends_with(word)))
 }
 
 impl Secrets {
@@ -161,7 +162,9 @@ impl StreamRedactor {
         let longest = self.secrets.0.first().map_or(0, |secret| secret.value.len() - 1);
         let mut from = text.len().saturating_sub(longest);
         while from < text.len() {
-            if text.is_char_boundary(from) && self.secrets.0.iter().any(|secret| secret.value.starts_with(&text[from..])) {
+            if text.is_char_boundary(from)
+                && self.secrets.0.iter().any(|secret| secret.value.starts_with(&text[from..]))
+            {
                 return from;
             }
             from += 1;
@@ -198,8 +201,15 @@ mod tests {
 
     #[test]
     fn names() {
-        for (name, secret) in [("OPENAI_API_KEY", true), ("GITHUB_TOKEN", true), ("DB_PASSWORD", true), ("MYAPIKEY", true),
-            ("KEYBOARD", false), ("PATH", false), ("TOKENIZERS_PARALLELISM", false)] {
+        for (name, secret) in [
+            ("OPENAI_API_KEY", true),
+            ("GITHUB_TOKEN", true),
+            ("DB_PASSWORD", true),
+            ("MYAPIKEY", true),
+            ("KEYBOARD", false),
+            ("PATH", false),
+            ("TOKENIZERS_PARALLELISM", false),
+        ] {
             assert_eq!(is_secret_name(name), secret, "{name}");
         }
     }

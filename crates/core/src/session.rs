@@ -242,14 +242,20 @@ pub enum CallState {
     /// Asked for; policy or its place in the order has not let it start yet.
     Asked,
     /// A person is asked.
-    Waiting { expires_at: Option<Timestamp> },
+    Waiting {
+        expires_at: Option<Timestamp>,
+    },
     /// A person said yes.
     Cleared,
     /// Its intent is recorded.
-    Started { intent: Intent },
+    Started {
+        intent: Intent,
+    },
     /// A crash cut it and nobody can tell what it did.
     Unknown,
-    Done { ok: bool },
+    Done {
+        ok: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -131,7 +131,13 @@ impl ToolResult {
 
     pub fn failed(error: impl Into<String>) -> Self {
         let error = error.into();
-        Self { ok: false, parts: vec![Part::text(error.clone())], artifacts: vec![], error: Some(error), detail: Value::Null }
+        Self {
+            ok: false,
+            parts: vec![Part::text(error.clone())],
+            artifacts: vec![],
+            error: Some(error),
+            detail: Value::Null,
+        }
     }
 }
 

@@ -17,15 +17,26 @@ pub enum ModelEvent {
     Text(String),
     Thinking(String),
     /// The thinking block under way is over; vendors may want its signature back.
-    ThinkingDone { signature: Option<String> },
+    ThinkingDone {
+        signature: Option<String>,
+    },
     /// Call number `index` of this reply begins.
-    CallStarted { index: u32, provider_id: Option<String>, name: String },
+    CallStarted {
+        index: u32,
+        provider_id: Option<String>,
+        name: String,
+    },
     /// A fragment of that call's JSON arguments.
-    CallArguments { index: u32, text: String },
+    CallArguments {
+        index: u32,
+        text: String,
+    },
     /// Totals so far of this reply; a later one replaces an earlier one.
     Usage(Usage),
     /// The reply's closing mark. A stream that ends without it was cut.
-    Done { stop_reason: StopReason },
+    Done {
+        stop_reason: StopReason,
+    },
 }
 
 /// A streaming model. Dropping the stream cancels the call.

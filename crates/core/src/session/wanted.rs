@@ -11,14 +11,31 @@ use crate::{
 /// Work that should be under way, under a stable key: the effect itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Effect {
-    CallModel { turn: TurnId, step: u32, attempt: u32, not_before: Option<Timestamp> },
+    CallModel {
+        turn: TurnId,
+        step: u32,
+        attempt: u32,
+        not_before: Option<Timestamp>,
+    },
     /// Finds out what a write call would do, without doing it.
-    PrepareTool { turn: TurnId, call: CallId },
-    RunTool { turn: TurnId, call: CallId, run: u32 },
+    PrepareTool {
+        turn: TurnId,
+        call: CallId,
+    },
+    RunTool {
+        turn: TurnId,
+        call: CallId,
+        run: u32,
+    },
     /// Tells when the time has come at which an approval expires.
-    Wake { call: CallId, at: Timestamp },
+    Wake {
+        call: CallId,
+        at: Timestamp,
+    },
     /// Sees that nothing of the turn runs any more, and tells.
-    ReportGone { turn: TurnId },
+    ReportGone {
+        turn: TurnId,
+    },
 }
 
 impl Session {
@@ -54,14 +71,17 @@ impl Session {
         let cleared = match call.state {
             CallState::Cleared => true,
             CallState::Asked => call.call.problem.is_none() && self.judge(call) == RuleAction::Allow,
-            CallState::Waiting { .. } | CallState::Started { .. } | CallState::Unknown | CallState::Done { .. } => false,
+            CallState::Waiting { .. } | CallState::Started { .. } | CallState::Unknown | CallState::Done { .. } => {
+                false
+            }
         };
         cleared && turn.calls[..index].iter().all(|earlier| earlier.is_done() || side_by_side(earlier, call))
     }
 
     /// What policy and earlier answers say of a call.
     pub(super) fn judge(&self, call: &Call) -> RuleAction {
-        let granted = self.grants.iter().any(|(tool, subject)| *tool == call.call.name && *subject == call.call.subject);
+        let granted =
+            self.grants.iter().any(|(tool, subject)| *tool == call.call.name && *subject == call.call.subject);
         match self.policy.approval.judge(&call.call.name, call.call.kind, &call.call.subject) {
             RuleAction::Ask if granted => RuleAction::Allow,
             // Verification commands the user chose run unasked; those of the workspace are asked for.
