@@ -15,7 +15,7 @@ use crate::{
     message::MessageRef,
     policy::{Policy, Scope},
     time::Timestamp,
-    tool::{Intent, ToolCall, VerifyPlan},
+    tool::{Intent, ToolCall, VerifyPlan, VerifySource},
 };
 
 mod apply;
@@ -33,6 +33,8 @@ pub const UNSENT_MAX: usize = 256;
 pub const SETTLED_MAX: usize = 64;
 /// Answered approvals that the state remembers, to tell the loser of a race who won.
 pub const ANSWERED_MAX: usize = 64;
+/// Calls that a session remembers as allowed, and as forbidden.
+pub const GRANTS_MAX: usize = 256;
 /// How long an idempotency key is kept.
 pub const KEY_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 /// Automatic resumes without progress.
@@ -97,6 +99,8 @@ pub struct Session {
     pub settled: VecDeque<SettledTurn>,
     /// Calls a person allowed for the whole session: tool and subject.
     pub grants: Vec<(String, String)>,
+    /// Calls a person forbade for the whole session.
+    pub denials: Vec<(String, String)>,
     pub answered: VecDeque<Answered>,
     /// What was last read from the workspace, by digest, and the verification it gave.
     pub seed: Option<Seed>,
@@ -105,7 +109,12 @@ pub struct Session {
     pub total: Spent,
     pub children: Vec<SessionId>,
     /// Idempotency keys of the last 24 hours, by endpoint and key.
-    pub keys: Arc<BTreeMap<(String, String), KeyRecord>>,
+    pub keys: Arc<BTreeMap<String, KeyRecord>>,
+}
+
+/// How a key is kept: no endpoint's name holds a space.
+fn key_name(endpoint: &str, key: &str) -> String {
+    format!("{endpoint} {key}")
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -332,6 +341,15 @@ impl Session {
                 Some(turn) if turn.status() == TurnStatus::WaitingApproval => "waiting_approval",
                 _ => "active",
             },
+        }
+    }
+
+    /// The verification commands that hold now, and where they came from.
+    pub fn verify_plan(&self) -> Option<VerifyPlan> {
+        match &self.policy.verify.commands {
+            Some(commands) if commands.is_empty() => None,
+            Some(commands) => Some(VerifyPlan { source: VerifySource::Policy, commands: commands.clone() }),
+            None => self.seed.as_ref().and_then(|seed| seed.verify.clone()),
         }
     }
 

@@ -1,1 +1,411 @@
-//! Folds events into the state.
+//! Folds events into the state. It cannot fail, asks nothing and has no catch-all arm.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use crate::{
+    budget::{Budgets, Spent},
+    command::{KeyUse, Verdict, digest_of},
+    event::{
+        ApprovalRequested, Body, CallOrigin, Event, MessageAdded, ModelAttemptFailed, ModelOutputCompleted,
+        SessionCreated, ToolCallCompleted, ToolCallStarted, TurnInterrupted, TurnStarted, Verification,
+    },
+    ids::{CallId, TurnId},
+    message::{Delivery, MessageRef},
+    model::{FaultKind, MicroUsd, Usage},
+    policy::{Policy, Scope},
+    session::{
+        ANSWERED_MAX, Answered, Attempts, Call, CallState, GRANTS_MAX, KEY_KEPT_MS, KeyRecord, LastOutput, Life, Phase,
+        QueuedTurn, SETTLED_MAX, Seed, Session, SettledTurn, Stop, Turn, TurnStatus, key_name,
+    },
+    time::Timestamp,
+    tool::{CallClass, Outcome, ToolCall, ToolKind},
+};
+
+impl Session {
+    /// The state after the first event of a log, or `None` if that is no `session_created`.
+    pub fn born(event: &Event) -> Option<Session> {
+        let Body::SessionCreated(created) = &event.body else { return None };
+        let SessionCreated { settings, policy, budgets } = &**created;
+        let mut session = Session {
+            id: event.session_id,
+            seq: event.seq,
+            created_at: event.ts,
+            updated_at: event.ts,
+            settings: settings.clone(),
+            policy: policy.clone(),
+            budgets: budgets.clone(),
+            life: Life::Open,
+            turn: None,
+            queue: VecDeque::new(),
+            unsent: Vec::new(),
+            last_turn_id: None,
+            settled: VecDeque::new(),
+            grants: Vec::new(),
+            denials: Vec::new(),
+            answered: VecDeque::new(),
+            seed: None,
+            context_from: event.seq,
+            total: Spent::default(),
+            children: Vec::new(),
+            keys: Arc::default(),
+        };
+        session.remember_key(event.key.as_ref(), event.ts);
+        Some(session)
+    }
+
+    /// Takes in one event.
+    pub fn apply(&mut self, event: &Event) {
+        self.count_time(event);
+        self.seq = event.seq;
+        self.updated_at = event.ts;
+        self.remember_key(event.key.as_ref(), event.ts);
+        let (seq, at, turn) = (event.seq, event.ts, event.turn_id);
+        match &event.body {
+            Body::SessionCreated(created) => self.reset(&created.policy, &created.budgets),
+            Body::SessionUpdated(updated) => {
+                if let Some(title) = &updated.title {
+                    self.settings.title = Some(title.clone());
+                }
+                if let Some(policy) = &updated.policy {
+                    self.policy = policy.clone();
+                }
+                if let Some(labels) = &updated.labels {
+                    self.settings.labels = labels.clone();
+                }
+            }
+            Body::SessionCompleted(_) => self.life = Life::Completed,
+            Body::SessionFailed(_) => self.life = Life::Failed,
+            Body::SessionCanceled(_) => self.life = Life::Canceled,
+            Body::SessionExpired(_) => self.life = Life::Expired,
+            Body::MessageAdded(added) => self.take_message(added, seq, turn),
+            Body::MessageDelivered(delivered) => self.with_turn(|turn| {
+                turn.steers.retain(|message| message.id != delivered.message_id);
+                // The last reply is no longer the last word: the model is to answer this one.
+                if let Some(last) = &mut turn.last_output {
+                    last.is_final = false;
+                }
+            }),
+            Body::TurnQueued(queued) => {
+                self.unsent.retain(|message| !queued.messages.contains(message));
+                if let Some(id) = turn {
+                    let (messages, retry_of) = (queued.messages.clone(), queued.retry_of);
+                    self.queue.push_back(QueuedTurn { id, messages, retry_of, queued_at: at });
+                }
+            }
+            Body::TurnStarted(started) => self.start_turn(started, turn, seq, at),
+            Body::TurnCompleted(_) => self.settle(turn, TurnStatus::Completed, seq),
+            Body::TurnFailed(_) => self.settle(turn, TurnStatus::Failed, seq),
+            Body::TurnCanceled(_) => self.settle(turn, TurnStatus::Cancelled, seq),
+            Body::TurnExpired(_) => self.settle(turn, TurnStatus::Expired, seq),
+            Body::TurnInterrupted(cut) => self.with_turn(|turn| turn.interrupt(cut)),
+            Body::TurnResumed(resumed) => self.with_turn(|turn| {
+                turn.phase = Phase::Going;
+                turn.attempts.not_before = None;
+                turn.auto_resumes = if resumed.automatic { turn.auto_resumes + 1 } else { 0 };
+            }),
+            Body::CancelRequested(request) => self.with_turn(|turn| {
+                let (reason, end_session) = (request.reason.clone(), request.end_session);
+                turn.phase = Phase::Stopping(Stop::Cancel { reason, end_session });
+            }),
+            Body::ContextSeeded(seeded) => {
+                self.seed = Some(Seed { seq, digest: digest_of(seeded), verify: seeded.verify.clone() });
+            }
+            Body::ModelOutputCompleted(output) => self.with_turn(|turn| turn.take_output(output, seq)),
+            Body::ModelAttemptFailed(failed) => self.with_turn(|turn| turn.take_failure(failed, at)),
+            Body::ToolCallStarted(started) => self.with_turn(|turn| turn.start_call(started)),
+            Body::ToolCallCompleted(done) => self.with_turn(|turn| turn.end_call(done)),
+            Body::ApprovalRequested(request) => self.with_turn(|turn| turn.ask(request)),
+            Body::ApprovalGranted(granted) => {
+                self.answer(granted.tool_call_id, Verdict::Approve, granted.scope, seq);
+                self.with_call(granted.tool_call_id, |call| call.state = CallState::Cleared);
+            }
+            Body::ApprovalDenied(denied) => self.deny(denied.tool_call_id, denied.scope, seq),
+            Body::ApprovalExpired(expired) => self.deny(expired.tool_call_id, Scope::Once, seq),
+            Body::BudgetReached(reached) => {
+                let attended = self.policy.approval.attended;
+                self.with_turn(|turn| {
+                    turn.phase = match attended {
+                        true => Phase::Budget(reached.reached),
+                        false => Phase::Stopping(Stop::Expire(reached.reached)),
+                    };
+                });
+            }
+            Body::BudgetRaised(raised) => {
+                self.budgets = raised.budgets.clone();
+                self.with_turn(|turn| {
+                    if let Phase::Budget(_) = turn.phase {
+                        turn.phase = Phase::Going;
+                    }
+                });
+            }
+            Body::ChildStarted(child) => self.children.push(child.child),
+            Body::ChildWaiting(_) => {}
+            Body::ChildSettled(child) => {
+                self.children.retain(|id| *id != child.child);
+                match child.cost_micro_usd {
+                    Some(cost) => self.total.micro_usd += cost,
+                    None => self.total.unpriced = true,
+                }
+            }
+        }
+    }
+
+    fn reset(&mut self, policy: &Policy, budgets: &Budgets) {
+        self.policy = policy.clone();
+        self.budgets = budgets.clone();
+    }
+
+    /// Time counts while the turn is active: not while it waits for a person, and not while the daemon was away.
+    fn count_time(&mut self, event: &Event) {
+        if let Some(turn) = &mut self.turn {
+            if turn.phase == Phase::Going && turn.status() == TurnStatus::Running && !is_cut(&event.body) {
+                turn.spent.active_ms += u64::try_from(event.ts.since(turn.clock).as_millis()).unwrap_or(u64::MAX);
+            }
+            turn.clock = event.ts.max(turn.clock);
+        }
+    }
+
+    /// Keeps the answer of a keyed command, and forgets those whose time is over.
+    pub(super) fn remember_key(&mut self, used: Option<&KeyUse>, at: Timestamp) {
+        let Some(used) = used else { return };
+        let keys = Arc::make_mut(&mut self.keys);
+        keys.retain(|_, kept| kept.at.plus_ms(KEY_KEPT_MS) > at);
+        let record = KeyRecord { digest: used.digest.clone(), answer: used.answer.clone(), at };
+        keys.insert(key_name(&used.endpoint, &used.key), record);
+    }
+
+    fn with_turn(&mut self, change: impl FnOnce(&mut Turn)) {
+        if let Some(turn) = &mut self.turn {
+            change(turn);
+        }
+    }
+
+    fn with_call(&mut self, id: CallId, change: impl FnOnce(&mut Call)) {
+        self.with_turn(|turn| turn.with_call(id, change));
+    }
+
+    fn take_message(&mut self, added: &MessageAdded, seq: u64, turn: Option<TurnId>) {
+        let message = MessageRef { id: added.message_id, seq };
+        let open = self.turn.as_mut().filter(|open| Some(open.id) == turn);
+        match (added.delivery, open) {
+            (Delivery::Steer, Some(open)) => open.steers.push(message),
+            _ if !added.auto_run => self.unsent.push(message),
+            // The turn that follows in the same decision takes it in.
+            _ => {}
+        }
+    }
+
+    fn start_turn(&mut self, started: &TurnStarted, id: Option<TurnId>, seq: u64, at: Timestamp) {
+        let Some(id) = id else { return };
+        self.queue.retain(|queued| queued.id != id);
+        self.unsent.retain(|message| !started.messages.contains(message));
+        self.last_turn_id = Some(id);
+        self.turn = Some(Turn {
+            id,
+            messages: started.messages.clone(),
+            retry_of: started.retry_of,
+            model: started.model.clone(),
+            started_at: at,
+            started_seq: seq,
+            phase: Phase::Going,
+            step: 0,
+            last_output: None,
+            calls: Vec::new(),
+            attempts: Attempts::default(),
+            steers: Vec::new(),
+            spent: Spent::default(),
+            clock: at,
+            dirty: false,
+            verification: Verification::NotNeeded,
+            verify_failures: 0,
+            auto_resumes: 0,
+        });
+    }
+
+    fn settle(&mut self, id: Option<TurnId>, status: TurnStatus, seq: u64) {
+        let Some(id) = id else { return };
+        let messages = if self.turn.as_ref().is_some_and(|turn| turn.id == id) {
+            let Some(turn) = self.turn.take() else { return };
+            self.total.add(&turn.spent);
+            // A steering message that no request took in is not lost: the next turn takes it.
+            self.unsent.extend(turn.steers);
+            turn.messages
+        } else if let Some(index) = self.queue.iter().position(|queued| queued.id == id) {
+            self.queue.remove(index).map(|queued| queued.messages).unwrap_or_default()
+        } else {
+            return;
+        };
+        push_bounded(&mut self.settled, SettledTurn { id, status, messages, seq }, SETTLED_MAX);
+    }
+
+    fn answer(&mut self, call: CallId, verdict: Verdict, scope: Scope, seq: u64) {
+        push_bounded(&mut self.answered, Answered { call, verdict, scope, seq }, ANSWERED_MAX);
+        let Some(known) = self.turn.as_ref().and_then(|turn| turn.call(call)) else { return };
+        let named = (known.call.name.clone(), known.call.subject.clone());
+        // Verification commands are asked for once per session and exact text.
+        let lasting = scope != Scope::Once || (known.call.name == "verify" && verdict == Verdict::Approve);
+        if lasting {
+            let list = if verdict == Verdict::Approve { &mut self.grants } else { &mut self.denials };
+            if !list.contains(&named) {
+                list.truncate(GRANTS_MAX - 1);
+                list.insert(0, named);
+            }
+        }
+    }
+
+    fn deny(&mut self, call: CallId, scope: Scope, seq: u64) {
+        self.answer(call, Verdict::Deny, scope, seq);
+        self.with_turn(|turn| {
+            if turn.call(call).is_some_and(|call| call.origin == CallOrigin::VerifyPolicy) {
+                turn.verification = Verification::Denied;
+            }
+        });
+    }
+}
+
+/// Whether an event tells of a time in which nothing ran.
+fn is_cut(body: &Body) -> bool {
+    match body {
+        Body::TurnInterrupted(_) => true,
+        Body::ModelAttemptFailed(failed) => failed.reason.kind == FaultKind::Interrupted,
+        _ => false,
+    }
+}
+
+fn push_bounded<T>(list: &mut VecDeque<T>, item: T, max: usize) {
+    if list.len() >= max {
+        list.pop_front();
+    }
+    list.push_back(item);
+}
+
+impl Spent {
+    fn add(&mut self, other: &Spent) {
+        self.steps += other.steps;
+        self.tool_calls += other.tool_calls;
+        self.active_ms += other.active_ms;
+        self.usage.add(&other.usage);
+        self.micro_usd += other.micro_usd;
+        self.unpriced |= other.unpriced;
+    }
+
+    fn pay(&mut self, usage: &Usage, cost: Option<MicroUsd>) {
+        self.usage.add(usage);
+        match cost {
+            Some(cost) => self.micro_usd += cost,
+            None => self.unpriced |= *usage != Usage::default(),
+        }
+    }
+}
+
+impl Turn {
+    fn with_call(&mut self, id: CallId, change: impl FnOnce(&mut Call)) {
+        if let Some(call) = self.calls.iter_mut().find(|call| call.call.id == id) {
+            change(call);
+        }
+    }
+
+    fn take_output(&mut self, output: &ModelOutputCompleted, seq: u64) {
+        self.step = output.step;
+        self.attempts = Attempts::default();
+        self.auto_resumes = 0;
+        self.spent.steps += 1;
+        self.spent.pay(&output.usage, output.cost_micro_usd);
+        let is_final = output.tool_calls.is_empty();
+        self.last_output = Some(LastOutput { message_id: output.message_id, seq, is_final });
+        let asked =
+            |call: &ToolCall| Call { call: call.clone(), origin: CallOrigin::Model, state: CallState::Asked, runs: 0 };
+        self.calls = output.tool_calls.iter().map(asked).collect();
+    }
+
+    fn take_failure(&mut self, failed: &ModelAttemptFailed, at: Timestamp) {
+        self.attempts.made = failed.attempt;
+        self.spent.pay(&failed.usage, failed.cost_micro_usd);
+        self.attempts.not_before = failed.retry_at;
+        if failed.reason.kind != FaultKind::Interrupted {
+            self.attempts.failed += 1;
+            self.attempts.first_failed_at.get_or_insert(at);
+        }
+    }
+
+    /// The policy's own call enters with its first event; the model's calls are there already.
+    fn know_call(&mut self, call: ToolCall, origin: CallOrigin) {
+        if origin == CallOrigin::VerifyPolicy && self.call(call.id).is_none() {
+            self.calls.push(Call { call, origin, state: CallState::Asked, runs: 0 });
+        }
+    }
+
+    fn ask(&mut self, request: &ApprovalRequested) {
+        let call = ToolCall {
+            id: request.tool_call_id,
+            provider_id: None,
+            name: request.name.clone(),
+            kind: request.kind,
+            input: request.input.clone(),
+            subject: request.subject.clone(),
+            problem: None,
+        };
+        self.know_call(call, request.origin);
+        self.with_call(request.tool_call_id, |call| call.state = CallState::Waiting { expires_at: request.expires_at });
+    }
+
+    fn start_call(&mut self, started: &ToolCallStarted) {
+        let call = ToolCall {
+            id: started.tool_call_id,
+            provider_id: None,
+            name: started.name.clone(),
+            kind: started.kind,
+            input: started.input.clone(),
+            subject: String::new(),
+            problem: None,
+        };
+        self.know_call(call, started.origin);
+        if started.run == 1 {
+            self.spent.tool_calls += 1;
+        }
+        self.with_call(started.tool_call_id, |call| {
+            call.state = CallState::Started { intent: started.intent.clone() };
+            call.runs = started.run;
+        });
+    }
+
+    fn end_call(&mut self, done: &ToolCallCompleted) {
+        let ok = done.result.ok;
+        let kind = self.call(done.tool_call_id).map(|call| call.call.kind);
+        self.with_call(done.tool_call_id, |call| call.state = CallState::Done { ok });
+        if done.outcome == Outcome::Finished {
+            self.auto_resumes = 0;
+        }
+        let changed = match done.outcome {
+            Outcome::Finished => ok,
+            Outcome::Unknown | Outcome::Canceled => true,
+            Outcome::NotRun => false,
+        };
+        self.dirty |= changed && kind == Some(ToolKind::Write);
+        if done.name == "verify" && done.outcome == Outcome::Finished {
+            match ok {
+                true => {
+                    self.dirty = false;
+                    self.verification = Verification::Passed;
+                }
+                false if done.origin == CallOrigin::VerifyPolicy => self.verify_failures += 1,
+                false => {}
+            }
+        }
+    }
+
+    fn interrupt(&mut self, cut: &TurnInterrupted) {
+        self.phase = Phase::Interrupted;
+        for classed in &cut.calls {
+            self.with_call(classed.tool_call_id, |call| {
+                call.state = match (classed.class, call.call.kind) {
+                    // Nothing happened, or running it twice does no harm: it starts again.
+                    (CallClass::NotStarted, _) | (CallClass::Unknown, ToolKind::Read) => CallState::Cleared,
+                    (CallClass::Unknown, ToolKind::Write | ToolKind::Exec | ToolKind::Network) => CallState::Unknown,
+                    // Its outcome follows in the same decision.
+                    (CallClass::Finished, _) => call.state.clone(),
+                };
+            });
+        }
+    }
+}

@@ -80,10 +80,14 @@ impl Session {
 
     /// What policy and earlier answers say of a call.
     pub(super) fn judge(&self, call: &Call) -> RuleAction {
-        let granted =
-            self.grants.iter().any(|(tool, subject)| *tool == call.call.name && *subject == call.call.subject);
+        let named = |list: &[(String, String)]| {
+            list.iter().any(|(tool, subject)| *tool == call.call.name && *subject == call.call.subject)
+        };
+        if named(&self.denials) {
+            return RuleAction::Deny;
+        }
         match self.policy.approval.judge(&call.call.name, call.call.kind, &call.call.subject) {
-            RuleAction::Ask if granted => RuleAction::Allow,
+            RuleAction::Ask if named(&self.grants) => RuleAction::Allow,
             // Verification commands the user chose run unasked; those of the workspace are asked for.
             RuleAction::Ask if call.call.name == "verify" && self.verify_is_trusted() => RuleAction::Allow,
             action => action,
@@ -91,8 +95,7 @@ impl Session {
     }
 
     fn verify_is_trusted(&self) -> bool {
-        let plan = self.seed.as_ref().and_then(|seed| seed.verify.as_ref());
-        plan.is_some_and(|plan| matches!(plan.source, VerifySource::Config | VerifySource::Policy))
+        self.verify_plan().is_some_and(|plan| matches!(plan.source, VerifySource::Config | VerifySource::Policy))
     }
 }
 

@@ -1,0 +1,207 @@
+//! Answers of work that was wanted: model replies, tool results, time, and the end of stopped work.
+
+use super::Draft;
+use crate::{
+    command::{ModelOutput, Partial, Refusal},
+    event::{
+        Actor, ApprovalExpired, ModelAttemptFailed, ModelOutputCompleted, SessionCanceled, ToolCallCompleted,
+        TurnCanceled, TurnExpired,
+    },
+    ids::{CallId, TurnId},
+    model::{Fault, FaultKind},
+    session::{ATTEMPTS_MAX, Attempts, CallState, Decision, Phase, RETRYING_MS_MAX, Session, Stop, Turn},
+    time::{Moment, Timestamp},
+    tool::{Intent, Outcome, ToolKind, ToolResult},
+};
+
+/// The first wait before another attempt; it doubles with each.
+const BACKOFF_MS_FIRST: u64 = 500;
+const BACKOFF_MS_MAX: u64 = 60_000;
+
+impl Session {
+    /// The open turn, if this answer is the one it waits for; late answers of older attempts are stale.
+    fn awaited(&self, (turn, step, attempt): (TurnId, u32, u32)) -> Result<&Turn, Refusal> {
+        let open = self.turn.as_ref().filter(|open| open.id == turn && open.awaits_model());
+        open.filter(|open| open.next_step() == step && open.next_attempt() == attempt).ok_or_else(Refusal::stale)
+    }
+
+    pub(super) fn model_done(
+        &self,
+        key: (TurnId, u32, u32),
+        output: ModelOutput,
+        moment: &mut Moment,
+    ) -> Result<Decision, Refusal> {
+        let model = self.awaited(key)?.model.clone();
+        let mut draft = Draft::new(self, moment);
+        let completed = ModelOutputCompleted {
+            message_id: draft.moment.message_id(),
+            step: key.1,
+            attempt: key.2,
+            model,
+            text: output.text,
+            thinking: output.thinking,
+            tool_calls: output.calls,
+            stop_reason: output.stop_reason,
+            usage: output.usage,
+            cost_micro_usd: output.cost,
+        };
+        draft.emit_in_turn(Actor::AGENT, completed);
+        draft.go_on();
+        Ok(draft.done())
+    }
+
+    pub(super) fn model_failed(
+        &self,
+        key: (TurnId, u32, u32),
+        fault: Fault,
+        partial: Partial,
+        moment: &mut Moment,
+    ) -> Result<Decision, Refusal> {
+        let retry_at = next_try(&self.awaited(key)?.attempts, &fault, moment);
+        let mut draft = Draft::new(self, moment);
+        draft.attempt_failed(key.1, key.2, fault.clone(), partial, retry_at);
+        match retry_at {
+            // The next attempt is a new request: what waits to steer it goes along.
+            Some(_) => draft.deliver_steers(),
+            None => draft.fail_turn(Actor::SYSTEM, fault.kind.code(), &fault.message),
+        }
+        Ok(draft.done())
+    }
+
+    pub(super) fn tool_prepared(
+        &self,
+        turn: TurnId,
+        id: CallId,
+        intent: Result<Intent, String>,
+        moment: &mut Moment,
+    ) -> Result<Decision, Refusal> {
+        let open = self.turn.as_ref().filter(|open| open.id == turn && open.phase == Phase::Going);
+        let open = open.ok_or_else(Refusal::stale)?;
+        let index = open.calls.iter().position(|call| call.call.id == id && call.call.kind == ToolKind::Write);
+        index.filter(|index| self.may_start(open, *index)).ok_or_else(Refusal::stale)?;
+        let mut draft = Draft::new(self, moment);
+        match intent {
+            Ok(intent) => draft.start_call(id, intent),
+            Err(problem) => {
+                draft.end_unrun(id, Outcome::NotRun, &problem);
+                draft.go_on();
+            }
+        }
+        Ok(draft.done())
+    }
+
+    pub(super) fn tool_done(
+        &self,
+        turn: TurnId,
+        id: CallId,
+        run: u32,
+        result: ToolResult,
+        duration_ms: u64,
+        moment: &mut Moment,
+    ) -> Result<Decision, Refusal> {
+        let open = self.turn.as_ref().filter(|open| open.id == turn);
+        let call = open.and_then(|open| open.call(id)).ok_or_else(Refusal::stale)?;
+        if !matches!(call.state, CallState::Started { .. }) || call.runs != run {
+            return Err(Refusal::stale());
+        }
+        let (name, origin) = (call.call.name.clone(), call.origin);
+        let mut draft = Draft::new(self, moment);
+        let outcome = Outcome::Finished;
+        let done = ToolCallCompleted { tool_call_id: id, name, origin, outcome, result, duration_ms };
+        draft.emit_in_turn(Actor::AGENT, done);
+        draft.go_on();
+        Ok(draft.done())
+    }
+
+    pub(super) fn approval_expired(&self, id: CallId, moment: &mut Moment) -> Result<Decision, Refusal> {
+        let call = self.turn.as_ref().and_then(|turn| turn.call(id)).ok_or_else(Refusal::stale)?;
+        match call.state {
+            CallState::Waiting { expires_at: Some(at) } if at <= moment.at => {}
+            _ => return Err(Refusal::stale()),
+        }
+        let name = call.call.name.clone();
+        let mut draft = Draft::new(self, moment);
+        draft.emit_in_turn(Actor::POLICY, ApprovalExpired { tool_call_id: id, name });
+        draft.end_unrun(id, Outcome::NotRun, "nobody answered in time, which counts as no");
+        draft.go_on();
+        Ok(draft.done())
+    }
+
+    pub(super) fn work_gone(
+        &self,
+        id: TurnId,
+        left: Vec<String>,
+        partial: Option<Partial>,
+        moment: &mut Moment,
+    ) -> Result<Decision, Refusal> {
+        let turn = self.turn.as_ref().filter(|turn| turn.id == id).ok_or_else(Refusal::stale)?;
+        let Phase::Stopping(stop) = turn.phase.clone() else { return Err(Refusal::stale()) };
+        let (step, attempt) = (turn.next_step(), turn.next_attempt());
+        let mut draft = Draft::new(self, moment);
+        if let Some(partial) = partial {
+            let fault = Fault::new(FaultKind::Canceled, "the turn was stopped");
+            draft.attempt_failed(step, attempt, fault, partial, None);
+        }
+        draft.stopped(stop, left);
+        Ok(draft.done())
+    }
+}
+
+impl Draft<'_> {
+    pub(super) fn attempt_failed(
+        &mut self,
+        step: u32,
+        attempt: u32,
+        reason: Fault,
+        partial: Partial,
+        retry_at: Option<Timestamp>,
+    ) {
+        let Partial { text, thinking, usage, cost } = partial;
+        let failed =
+            ModelAttemptFailed { step, attempt, reason, text, thinking, usage, cost_micro_usd: cost, retry_at };
+        self.emit_in_turn(Actor::SYSTEM, failed);
+    }
+
+    fn stopped(&mut self, stop: Stop, left: Vec<String>) {
+        match stop {
+            Stop::Expire(reached) => {
+                self.close_calls("the budget was used up");
+                let Some(turn) = &self.state.turn else { return };
+                let (spent, cost_micro_usd) = (turn.spent, turn.spent.cost());
+                self.emit_in_turn(Actor::POLICY, TurnExpired { reached, spent, cost_micro_usd });
+                self.start_queued();
+            }
+            Stop::Cancel { reason, end_session } => {
+                self.close_calls("the turn was canceled");
+                let Some(turn) = &self.state.turn else { return };
+                let (spent, cost_micro_usd) = (turn.spent, turn.spent.cost());
+                let canceled = TurnCanceled { reason: reason.clone(), left, spent, cost_micro_usd };
+                self.emit_in_turn(Actor::SYSTEM, canceled);
+                match end_session {
+                    true => self.end_canceled(reason),
+                    false => self.start_queued(),
+                }
+            }
+        }
+    }
+
+    fn end_canceled(&mut self, reason: Option<String>) {
+        let queued: Vec<TurnId> = self.state.queue.iter().map(|queued| queued.id).collect();
+        for id in queued {
+            self.cancel_queued(id, reason.clone(), Actor::SYSTEM);
+        }
+        self.emit(Actor::SYSTEM, None, SessionCanceled { reason });
+    }
+}
+
+/// When to try again, or `None` where that would not help or was tried enough.
+fn next_try(attempts: &Attempts, fault: &Fault, moment: &Moment) -> Option<Timestamp> {
+    let since_first = attempts.first_failed_at.map_or(0, |first| moment.at.ms().saturating_sub(first.ms()));
+    if !fault.kind.retryable() || attempts.failed + 1 >= ATTEMPTS_MAX || since_first >= RETRYING_MS_MAX {
+        return None;
+    }
+    let backoff = (BACKOFF_MS_FIRST << attempts.failed.min(10)).min(BACKOFF_MS_MAX);
+    // A little chance keeps many sessions from trying at the same instant.
+    let jittered = backoff + backoff * moment.permille() / 4000;
+    Some(moment.at.plus_ms(fault.retry_after_ms.unwrap_or(jittered)))
+}
