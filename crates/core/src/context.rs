@@ -8,7 +8,7 @@ use crate::{
     message::{Part, Role},
     model::Thinking,
     session::Session,
-    tool::{ToolCall, ToolSpec},
+    tool::{Outcome, ToolCall, ToolSpec},
 };
 
 /// One entry of a model request.
@@ -91,7 +91,12 @@ impl Transcript {
             }
             // Verification was asked for by policy, so no call of the model's waits for it: it comes as a note.
             Body::ToolCallCompleted(done) => {
-                let verdict = if done.result.ok { "passed" } else { "failed" };
+                let verdict = match (done.outcome, done.result.ok) {
+                    (Outcome::Finished, true) => "passed",
+                    (Outcome::Finished, false) => "failed",
+                    (Outcome::Unknown | Outcome::Canceled, _) => "was cut",
+                    (Outcome::NotRun, _) => "was not run",
+                };
                 let mut parts = vec![Part::text(format!("Verification after your changes {verdict}.\n"))];
                 parts.extend(done.result.parts.iter().cloned());
                 self.messages.push(Arc::new(ChatMessage::User { parts }));

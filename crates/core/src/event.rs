@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     budget::{Breach, Budgets, Spent},
-    command::KeyUse,
+    command::{KeyUse, digest_of},
     ids::{CallId, MessageId, SessionId, TurnId},
     message::{Delivery, MessageRef, Part, Role},
     model::{Fault, MicroUsd, StopReason, Thinking, Usage},
@@ -319,6 +319,13 @@ data! {
     ChildStarted { child: SessionId, #[serde(default, skip_serializing_if = "Option::is_none")] tool_call_id: Option<CallId>, }
     ChildWaiting { child: SessionId, tool_call_id: CallId, name: String, }
     ChildSettled { child: SessionId, ok: bool, cost_micro_usd: Option<MicroUsd>, }
+}
+
+impl ContextSeeded {
+    /// A digest of what it says; not of when it was read.
+    pub fn digest(&self) -> String {
+        digest_of(&(&self.files, &self.verify))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

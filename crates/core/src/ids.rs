@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn foreign_prefixes_other_spellings_and_paths_are_refused() {
-        let id = TurnId::new(Ulid::from_parts(5, 5)).to_string();
+        let id = TurnId::new(Ulid::from_parts(5, 0xABC)).to_string();
         for bad in ["", "turn_", "sess_../../etc", &id.to_lowercase(), &id.replace("turn", "sess"), &format!("{id}x")] {
             assert!(bad.parse::<TurnId>().is_err(), "{bad}");
         }

@@ -14,15 +14,16 @@ pub struct Usage {
 
 impl Usage {
     pub fn add(&mut self, other: &Usage) {
-        self.input_tokens += other.input_tokens;
-        self.output_tokens += other.output_tokens;
-        self.cache_read_tokens += other.cache_read_tokens;
-        self.cache_write_tokens += other.cache_write_tokens;
+        // Vendors are not trusted to count well: no number they send may overflow.
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cache_read_tokens = self.cache_read_tokens.saturating_add(other.cache_read_tokens);
+        self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
     }
 
     /// What counts against a token budget: output plus input not read from a cache.
     pub fn budget_tokens(&self) -> u64 {
-        self.input_tokens + self.cache_write_tokens + self.output_tokens
+        self.input_tokens.saturating_add(self.cache_write_tokens).saturating_add(self.output_tokens)
     }
 }
 

@@ -49,6 +49,9 @@ pub struct Rule {
     /// Matched against the call's subject; `*` stands for any text. Nothing matches everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
+    /// Matched against the call's subject to the letter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact: Option<String>,
     pub action: RuleAction,
 }
 
@@ -66,6 +69,7 @@ impl ApprovalPolicy {
         let fits = |rule: &&Rule| {
             (rule.tool == "*" || rule.tool == tool)
                 && rule.pattern.as_deref().is_none_or(|pattern| matches_pattern(pattern, subject))
+                && rule.exact.as_deref().is_none_or(|exact| exact == subject)
         };
         if let Some(rule) = self.rules.iter().find(fits) {
             return rule.action;
@@ -194,7 +198,7 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_fits_decides() {
-        let rule = |pattern: &str, action| Rule { tool: "shell".into(), pattern: Some(pattern.into()), action };
+        let rule = |pattern: &str, action| Rule { tool: "shell".into(), pattern: Some(pattern.into()), exact: None, action };
         let policy = ApprovalPolicy {
             rules: vec![rule("git push*", RuleAction::Deny), rule("git *", RuleAction::Allow)],
             require_for_tools: vec!["write_file".into()],

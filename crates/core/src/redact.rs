@@ -138,8 +138,8 @@ impl StreamRedactor {
         self.held.push_str(chunk);
         let mut out = String::new();
         while let Some((at, secret)) = self.secrets.first_in(&self.held) {
-            // A longer secret may begin before this match and still be growing.
-            if self.unclear_from(&self.held) < at {
+            // A longer secret may begin before this match, or with it, and still be growing.
+            if self.unclear_from(&self.held) <= at {
                 break;
             }
             out.push_str(&self.held[..at]);
@@ -157,13 +157,15 @@ impl StreamRedactor {
         self.secrets.redact(&held).into_owned()
     }
 
-    /// The first byte of the longest tail that a secret begins with.
+    /// The first byte of the longest tail that a longer secret begins with.
     fn unclear_from(&self, text: &str) -> usize {
         let longest = self.secrets.0.first().map_or(0, |secret| secret.value.len() - 1);
         let mut from = text.len().saturating_sub(longest);
         while from < text.len() {
             if text.is_char_boundary(from)
-                && self.secrets.0.iter().any(|secret| secret.value.starts_with(&text[from..]))
+                && self.secrets.0.iter().any(|secret| {
+                    secret.value.len() > text.len() - from && secret.value.starts_with(&text[from..])
+                })
             {
                 return from;
             }

@@ -161,3 +161,10 @@ pub struct VerifyPlan {
     pub source: VerifySource,
     pub commands: Vec<String>,
 }
+
+impl VerifyPlan {
+    /// The subject of a `verify` call that runs this plan: the exact text that is asked for, granted or trusted.
+    pub fn subject(&self) -> String {
+        self.commands.join("\n")
+    }
+}

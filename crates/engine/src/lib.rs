@@ -1,1 +1,406 @@
-//! placeholder
+//! The loop: one task per warm session; effects, timers, fan-out, recovery, warm and cold. It judges nothing: that is the core's.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tenure_core::{
+    budget::Budgets,
+    command::{Answer, Command, Refusal, digest_of},
+    cursor::Cursor,
+    event::{Actor, SessionCreated},
+    ids::{SessionId, TurnId},
+    policy::Policy,
+    redact::Secrets,
+    session::{Session, Settings, create},
+};
+use tenure_store::{CreateKey, Row, Store};
+use tokio::sync::{OnceCell, oneshot, watch};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+mod clock;
+mod files;
+mod hub;
+mod load;
+mod model_call;
+mod record;
+mod standing;
+mod subscription;
+mod sweep;
+mod tool_call;
+mod warm;
+
+pub use clock::{Clock, SystemClock};
+pub use hub::StreamItem;
+pub use record::{RecordStatus, Response, TurnError, TurnRecord};
+pub use standing::{MemoryStanding, Standing};
+pub use subscription::Subscription;
+
+use hub::{Hubs, lock};
+use warm::{Handle, Mail, Warm};
+
+/// What the engine is put together from.
+pub struct Parts {
+    pub store: Arc<dyn Store>,
+    pub models: Arc<dyn tenure_models::Registry>,
+    pub tools: Arc<tenure_tools::Registry>,
+    pub clock: Arc<dyn Clock>,
+    pub secrets: Secrets,
+    /// Answers that hold in every session.
+    pub standing: Arc<dyn Standing>,
+    pub config: EngineConfig,
+}
+
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// For sessions that name no model.
+    pub default_model: String,
+    /// The user's own verification commands; they run unasked.
+    pub verify_commands: Option<Vec<String>>,
+    /// An idle session is put out of memory after this long.
+    pub idle_evict: Duration,
+    /// Commands that may wait for one session.
+    pub mailbox_max: usize,
+    /// A settled turn's spool is deleted after this long.
+    pub spool_kept: Duration,
+    /// A session without any event for this long expires.
+    pub session_idle_max: Duration,
+    /// How often the sweeper looks.
+    pub sweep_every: Duration,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            default_model: "scripted".into(),
+            verify_commands: None,
+            idle_evict: Duration::from_secs(30),
+            mailbox_max: 256,
+            spool_kept: Duration::from_secs(24 * 60 * 60),
+            session_idle_max: Duration::from_secs(7 * 24 * 60 * 60),
+            sweep_every: Duration::from_secs(60 * 60),
+        }
+    }
+}
+
+/// What a new session is made of.
+#[derive(Debug, Clone)]
+pub struct NewSession {
+    pub settings: Settings,
+    pub policy: Policy,
+    pub budgets: Budgets,
+}
+
+/// Why something could not be done.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    #[error("{0}")]
+    Refused(Refusal),
+    #[error("there is no session {0}")]
+    NoSession(SessionId),
+    #[error("too many commands wait for this session")]
+    Overloaded,
+    #[error("the daemon is stopping")]
+    Closed,
+    #[error("{0}")]
+    Store(tenure_store::Error),
+    #[error("a fault of ours: {0}")]
+    Bug(String),
+}
+
+impl From<tenure_store::Error> for Error {
+    fn from(error: tenure_store::Error) -> Self {
+        match error {
+            tenure_store::Error::NoSession(id) => Error::NoSession(id),
+            other => Error::Store(other),
+        }
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Error::Refused(refusal)
+    }
+}
+
+/// A handle to the running engine; cheap to clone.
+#[derive(Clone)]
+pub struct Engine(Arc<Shared>);
+
+pub(crate) struct Shared {
+    pub(crate) parts: Parts,
+    pub(crate) hubs: Hubs,
+    slots: Mutex<HashMap<SessionId, Arc<OnceCell<Handle>>>>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+    ready: AtomicBool,
+    pub(crate) open_turns: AtomicUsize,
+    notices: Mutex<Vec<String>>,
+}
+
+/// Notices kept for people; older ones are dropped.
+const NOTICES_MAX: usize = 100;
+
+impl Engine {
+    /// Starts the engine and begins recovery in the background.
+    pub async fn start(parts: Parts) -> Engine {
+        let engine = Engine(Arc::new(Shared {
+            parts,
+            hubs: Hubs::default(),
+            slots: Mutex::default(),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            ready: AtomicBool::new(false),
+            open_turns: AtomicUsize::new(0),
+            notices: Mutex::default(),
+        }));
+        let recovering = engine.clone();
+        engine.0.tasks.spawn(async move { recovering.recover().await });
+        engine.0.tasks.spawn(sweep::run(engine.clone()));
+        engine
+    }
+
+    /// Sessions that were left with something pending are loaded; each goes its own way from there.
+    async fn recover(&self) {
+        match self.0.parts.store.open_sessions().await {
+            Ok(open) => {
+                for id in open {
+                    if self.0.stop.is_cancelled() {
+                        return;
+                    }
+                    // One broken session never stops the others.
+                    if let Err(error) = self.warm(id).await {
+                        self.0.notice(format!("session {id} could not be recovered: {error}"));
+                    }
+                }
+            }
+            Err(error) => self.0.notice(format!("the list of open sessions could not be read: {error}")),
+        }
+        self.0.ready.store(true, Ordering::Release);
+    }
+
+    /// Whether every session with something pending has been looked at since the start.
+    pub fn is_ready(&self) -> bool {
+        self.0.ready.load(Ordering::Acquire)
+    }
+
+    /// Makes a session. The same key gives the same session, also after a restart.
+    pub async fn create(&self, new: NewSession, key: Option<String>, actor: Actor) -> Result<SessionId, Error> {
+        let store = &self.0.parts.store;
+        let mut moment = self.0.parts.clock.moment();
+        let mut id = moment.session_id();
+        if let Some(key) = key {
+            let digest = digest_of(&(&new.settings, &new.policy, &new.budgets));
+            let mine = CreateKey { endpoint: "sessions".into(), key, digest, session_id: id, at: moment.at };
+            let first = match store.key_get(&mine.endpoint, &mine.key, moment.at).await? {
+                Some(first) => first,
+                None => store.key_put(mine.clone()).await?,
+            };
+            if first.digest != mine.digest {
+                let message = "this idempotency key was used for another request";
+                return Err(Refusal::new("key_reused", message, "use a new key for a new request").into());
+            }
+            id = first.session_id;
+        }
+        let created = self.complete(new);
+        let decision = create(id, created, actor, &mut moment)?;
+        match store.create(id, &decision.events).await {
+            Ok((epoch, head)) => {
+                let warm = Warm::created(self.0.clone(), decision.state, epoch, head);
+                warm.keep_snapshot().await;
+                self.insert(id, warm);
+                Ok(id)
+            }
+            // The key's first request made it.
+            Err(tenure_store::Error::Exists(_)) => Ok(id),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn complete(&self, new: NewSession) -> SessionCreated {
+        let NewSession { mut settings, mut policy, budgets } = new;
+        if settings.model.is_empty() {
+            settings.model = self.0.parts.config.default_model.clone();
+        }
+        policy.approval.rules.extend(self.0.parts.standing.rules());
+        settings.system_prompt = settings.system_prompt.map(|text| self.0.parts.secrets.redact(&text).into_owned());
+        SessionCreated { settings, policy, budgets }
+    }
+
+    fn insert(&self, id: SessionId, warm: Warm) {
+        let cell = Arc::new(OnceCell::new());
+        let handle = warm.spawn(cell.clone());
+        // A fresh cell takes its first value.
+        let _ = cell.set(handle);
+        lock(&self.0.slots).insert(id, cell);
+    }
+
+    /// The session's task, warmed up if it is cold.
+    async fn warm(&self, id: SessionId) -> Result<Handle, Error> {
+        if self.0.stop.is_cancelled() {
+            return Err(Error::Closed);
+        }
+        let cell = lock(&self.0.slots).entry(id).or_default().clone();
+        let warmed = cell.get_or_try_init(|| async {
+            let warm = Warm::load(self.0.clone(), id).await?;
+            Ok::<_, Error>(warm.spawn(cell.clone()))
+        });
+        match warmed.await {
+            Ok(handle) => Ok(handle.clone()),
+            Err(error) => {
+                self.0.forget(id, &cell);
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends a letter to the session's task, however often that was put out of memory in between.
+    pub(crate) async fn post<T>(&self, id: SessionId, letter: impl Fn(oneshot::Sender<T>) -> Mail) -> Result<T, Error> {
+        loop {
+            let handle = self.warm(id).await?;
+            let (reply, answer) = oneshot::channel();
+            match handle.mailbox.try_send(Box::new(letter(reply))) {
+                Ok(()) => match answer.await {
+                    Ok(answer) => return Ok(answer),
+                    // It was being put out of memory and dropped the letter unread; ask again.
+                    Err(_) if !self.0.stop.is_cancelled() => self.await_gone(id, &handle).await,
+                    Err(_) => return Err(Error::Closed),
+                },
+                Err(tokio::sync::mpsc::error::TrySendError::Full(_)) => return Err(Error::Overloaded),
+                Err(tokio::sync::mpsc::error::TrySendError::Closed(_)) => self.await_gone(id, &handle).await,
+            }
+        }
+    }
+
+    /// Waits until a task that is ending has left the map.
+    async fn await_gone(&self, id: SessionId, handle: &Handle) {
+        handle.mailbox.closed().await;
+        let cell = lock(&self.0.slots).get(&id).cloned();
+        if let Some(cell) = cell
+            && cell.get().is_some_and(|now| now.mailbox.same_channel(&handle.mailbox))
+        {
+            self.0.forget(id, &cell);
+        }
+    }
+
+    /// Asks one thing of a session. The same key and command get the first answer, also after a restart.
+    pub async fn command(
+        &self,
+        session: SessionId,
+        command: Command,
+        key: Option<String>,
+        actor: Actor,
+    ) -> Result<Answer, Error> {
+        let letter = |reply| Mail::Command { command: command.clone(), key: key.clone(), actor: actor.clone(), reply };
+        self.post(session, letter).await?
+    }
+
+    /// The state of a session. Looking at a cold one does not warm it.
+    pub async fn session(&self, session: SessionId) -> Result<Arc<Session>, Error> {
+        if let Some(state) = self.0.warm_state(session) {
+            return Ok(state.borrow().clone());
+        }
+        Ok(Arc::new(load::state(&*self.0.parts.store, session).await?.0))
+    }
+
+    /// A turn's record; with `wait`, when it rests or the time is over.
+    pub async fn turn(&self, session: SessionId, turn: TurnId, wait: Option<Duration>) -> Result<TurnRecord, Error> {
+        let deadline = tokio::time::Instant::now() + wait.unwrap_or_default();
+        loop {
+            let state = self.0.warm_state(session);
+            let record = self.turn_now(session, turn, state.is_some()).await?;
+            let Some(mut state) = state.filter(|_| wait.is_some() && !record.status.is_resting()) else {
+                return Ok(record);
+            };
+            if record.seq < state.borrow().seq && state.borrow().turn_status(turn).is_none_or(|s| s.is_settled()) {
+                continue;
+            }
+            tokio::select! {
+                changed = state.changed() => if changed.is_err() { tokio::task::yield_now().await },
+                () = tokio::time::sleep_until(deadline) => return self.turn_now(session, turn, true).await,
+                () = self.0.stop.cancelled() => return Ok(record),
+            }
+        }
+    }
+
+    async fn turn_now(&self, session: SessionId, turn: TurnId, is_warm: bool) -> Result<TurnRecord, Error> {
+        let store = &*self.0.parts.store;
+        let record = match is_warm {
+            true => self.post(session, |reply| Mail::Turn { turn, reply }).await??,
+            false => {
+                store.head(session).await?;
+                load::record(store, session, turn).await?
+            }
+        };
+        let hint = "list the session's turns";
+        record.ok_or_else(|| Refusal::new("unknown_turn", format!("there is no turn {turn} here"), hint).into())
+    }
+
+    /// Sessions, newest first.
+    pub async fn list(&self, before: Option<SessionId>, limit: usize) -> Result<Vec<Row>, Error> {
+        Ok(self.0.parts.store.list(before, limit).await?)
+    }
+
+    /// Everything after `after`: history, and with `follow` what comes.
+    pub async fn events(&self, session: SessionId, after: Cursor, follow: bool) -> Result<Subscription, Error> {
+        let store = self.0.parts.store.clone();
+        store.head(session).await?;
+        let watch = follow.then(|| self.0.hubs.of(session).watch());
+        Subscription::open(store, session, after, watch, self.0.stop.clone()).await
+    }
+
+    /// What people should know: damage found, leftovers ended, sessions that could not be recovered.
+    pub fn notices(&self) -> Vec<String> {
+        for notice in self.0.parts.store.notices() {
+            self.0.notice(notice);
+        }
+        lock(&self.0.notices).clone()
+    }
+
+    pub fn open_turns(&self) -> usize {
+        self.0.open_turns.load(Ordering::Relaxed)
+    }
+
+    pub fn subscribers(&self) -> usize {
+        self.0.hubs.watchers()
+    }
+
+    /// A kill with better manners: work is stopped, nothing is written about it, the next start recovers.
+    pub async fn shutdown(&self) {
+        self.0.stop.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+}
+
+impl Shared {
+    pub(crate) fn notice(&self, text: String) {
+        tracing::warn!("{text}");
+        let mut notices = lock(&self.notices);
+        if notices.len() >= NOTICES_MAX {
+            notices.remove(0);
+        }
+        notices.push(text);
+    }
+
+    fn warm_state(&self, id: SessionId) -> Option<watch::Receiver<Arc<Session>>> {
+        let slots = lock(&self.slots);
+        let handle = slots.get(&id)?.get()?;
+        (!handle.mailbox.is_closed()).then(|| handle.state.clone())
+    }
+
+    /// Takes a session's slot out of the map, if it is still this one.
+    pub(crate) fn forget(&self, id: SessionId, cell: &Arc<OnceCell<Handle>>) {
+        let mut slots = lock(&self.slots);
+        if slots.get(&id).is_some_and(|now| Arc::ptr_eq(now, cell)) {
+            slots.remove(&id);
+        }
+        drop(slots);
+        self.hubs.forget_unused(id);
+    }
+}

@@ -9,6 +9,8 @@ use tenure_core::{
     model::{Fault, MicroUsd, StopReason, Usage},
 };
 
+pub mod scripted;
+
 /// A fragment of a reply under way.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelEvent {

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
     budget::{Budgets, Spent},
-    command::{KeyUse, Verdict, digest_of},
+    command::{KeyUse, Verdict},
     event::{
         ApprovalRequested, Body, CallOrigin, Event, MessageAdded, ModelAttemptFailed, ModelOutputCompleted,
         SessionCreated, ToolCallCompleted, ToolCallStarted, TurnInterrupted, TurnStarted, Verification,
@@ -108,7 +108,7 @@ impl Session {
                 turn.phase = Phase::Stopping(Stop::Cancel { reason, end_session });
             }),
             Body::ContextSeeded(seeded) => {
-                self.seed = Some(Seed { seq, digest: digest_of(seeded), verify: seeded.verify.clone() });
+                self.seed = Some(Seed { seq, digest: seeded.digest(), verify: seeded.verify.clone() });
             }
             Body::ModelOutputCompleted(output) => self.with_turn(|turn| turn.take_output(output, seq)),
             Body::ModelAttemptFailed(failed) => self.with_turn(|turn| turn.take_failure(failed, at)),
@@ -143,7 +143,7 @@ impl Session {
             Body::ChildSettled(child) => {
                 self.children.retain(|id| *id != child.child);
                 match child.cost_micro_usd {
-                    Some(cost) => self.total.micro_usd += cost,
+                    Some(cost) => self.total.micro_usd = self.total.micro_usd.saturating_add(cost),
                     None => self.total.unpriced = true,
                 }
             }
@@ -159,7 +159,8 @@ impl Session {
     fn count_time(&mut self, event: &Event) {
         if let Some(turn) = &mut self.turn {
             if turn.phase == Phase::Going && turn.status() == TurnStatus::Running && !is_cut(&event.body) {
-                turn.spent.active_ms += u64::try_from(event.ts.since(turn.clock).as_millis()).unwrap_or(u64::MAX);
+                let passed = u64::try_from(event.ts.since(turn.clock).as_millis()).unwrap_or(u64::MAX);
+                turn.spent.active_ms = turn.spent.active_ms.saturating_add(passed);
             }
             turn.clock = event.ts.max(turn.clock);
         }
@@ -228,7 +229,9 @@ impl Session {
             let Some(turn) = self.turn.take() else { return };
             self.total.add(&turn.spent);
             // A steering message that no request took in is not lost: the next turn takes it.
-            self.unsent.extend(turn.steers);
+            let next = self.queue.front_mut().map_or(&mut self.unsent, |queued| &mut queued.messages);
+            next.extend(turn.steers);
+            next.sort_by_key(|message| message.seq);
             turn.messages
         } else if let Some(index) = self.queue.iter().position(|queued| queued.id == id) {
             self.queue.remove(index).map(|queued| queued.messages).unwrap_or_default()
@@ -283,16 +286,16 @@ impl Spent {
     fn add(&mut self, other: &Spent) {
         self.steps += other.steps;
         self.tool_calls += other.tool_calls;
-        self.active_ms += other.active_ms;
+        self.active_ms = self.active_ms.saturating_add(other.active_ms);
         self.usage.add(&other.usage);
-        self.micro_usd += other.micro_usd;
+        self.micro_usd = self.micro_usd.saturating_add(other.micro_usd);
         self.unpriced |= other.unpriced;
     }
 
     fn pay(&mut self, usage: &Usage, cost: Option<MicroUsd>) {
         self.usage.add(usage);
         match cost {
-            Some(cost) => self.micro_usd += cost,
+            Some(cost) => self.micro_usd = self.micro_usd.saturating_add(cost),
             None => self.unpriced |= *usage != Usage::default(),
         }
     }
@@ -311,6 +314,8 @@ impl Turn {
         self.auto_resumes = 0;
         self.spent.steps += 1;
         self.spent.pay(&output.usage, output.cost_micro_usd);
+        // A whole reply without a price is of unknown cost, also where the vendor counted no tokens.
+        self.spent.unpriced |= output.cost_micro_usd.is_none();
         let is_final = output.tool_calls.is_empty();
         self.last_output = Some(LastOutput { message_id: output.message_id, seq, is_final });
         let asked =
@@ -332,6 +337,8 @@ impl Turn {
     fn know_call(&mut self, call: ToolCall, origin: CallOrigin) {
         if origin == CallOrigin::VerifyPolicy && self.call(call.id).is_none() {
             self.calls.push(Call { call, origin, state: CallState::Asked, runs: 0 });
+            // A new verification is judged by its own end, not by an earlier one's.
+            self.verification = Verification::NotNeeded;
         }
     }
 

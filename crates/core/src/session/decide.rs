@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::{
     command::{Answer, Command, Input, KeyUse, Refusal},
-    event::{Actor, Body, ContextSeeded, Event, SessionCreated, SessionExpired},
+    event::{Actor, Body, ContextSeeded, Event, SessionCreated, SessionExpired, SessionUpdated},
     ids::{SessionId, TurnId},
     policy::PatchReview,
     session::{KEY_KEPT_MS, Life, Session, key_name},
@@ -80,14 +80,20 @@ impl Session {
             return Ok(Decision { events: Vec::new(), state: self.clone(), answer: Some(first) });
         }
         let mut draft = Draft::new(self, moment);
-        let answer = draft.command(command, actor)?;
-        let at = draft.moment.at;
+        let mut answer = draft.command(command, actor.clone())?;
+        if key.is_some() && draft.events.is_empty() {
+            // Nothing changed, but the key and its answer must outlive a restart: an empty update carries them.
+            draft.emit(actor, None, SessionUpdated { title: None, policy: None, labels: None });
+            if let Answer::Updated { seq } = &mut answer {
+                *seq = draft.state.seq;
+            }
+        }
         let mut decision = draft.done();
         if let (Some(key), Some(digest)) = (key, digest)
             && let Some(first) = decision.events.first_mut()
         {
             let used = KeyUse { endpoint: endpoint.into(), key, digest, answer: answer.clone() };
-            decision.state.remember_key(Some(&used), at);
+            decision.state.remember_key(Some(&used), first.ts);
             first.key = Some(used);
         }
         decision.answer = Some(answer);
@@ -118,7 +124,7 @@ impl Session {
     /// What was read from the workspace is recorded when it differs from what is known.
     fn take_seed(&self, seed: ContextSeeded, moment: &mut Moment) -> Decision {
         let mut draft = Draft::new(self, moment);
-        if self.seed_differs(&seed) {
+        if self.life == Life::Open && self.seed_differs(&seed) {
             let turn = self.turn.as_ref().map(|turn| turn.id);
             draft.emit(Actor::SYSTEM, turn, seed);
         }
@@ -128,7 +134,7 @@ impl Session {
     /// Whether this seed would change what the model sees or how the turn is verified.
     pub fn seed_differs(&self, seed: &ContextSeeded) -> bool {
         match &self.seed {
-            Some(known) => known.digest != crate::command::digest_of(seed),
+            Some(known) => known.digest != seed.digest(),
             None => !seed.files.is_empty() || seed.verify.is_some(),
         }
     }

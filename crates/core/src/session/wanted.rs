@@ -89,13 +89,15 @@ impl Session {
         match self.policy.approval.judge(&call.call.name, call.call.kind, &call.call.subject) {
             RuleAction::Ask if named(&self.grants) => RuleAction::Allow,
             // Verification commands the user chose run unasked; those of the workspace are asked for.
-            RuleAction::Ask if call.call.name == "verify" && self.verify_is_trusted() => RuleAction::Allow,
+            RuleAction::Ask if call.call.name == "verify" && self.is_trusted(&call.call.subject) => RuleAction::Allow,
             action => action,
         }
     }
 
-    fn verify_is_trusted(&self) -> bool {
-        self.verify_plan().is_some_and(|plan| matches!(plan.source, VerifySource::Config | VerifySource::Policy))
+    fn is_trusted(&self, commands: &str) -> bool {
+        self.verify_plan().is_some_and(|plan| {
+            matches!(plan.source, VerifySource::Config | VerifySource::Policy) && plan.subject() == commands
+        })
     }
 }
 

@@ -76,9 +76,11 @@ impl Draft<'_> {
         self.check_queue()?;
         let turn_id = self.moment.turn_id();
         self.emit(actor.clone(), Some(turn_id), added(true));
-        let mut messages = self.state.unsent.clone();
-        messages.push(MessageRef { id: message_id, seq: self.state.seq });
+        let message = MessageRef { id: message_id, seq: self.state.seq };
         self.supersede();
+        // Read after an interrupted turn gave way: the steering messages it left are among them.
+        let mut messages = self.state.unsent.clone();
+        messages.push(message);
         self.begin_turn(turn_id, messages, None, actor);
         Ok(Answer::Message { message_id, turn_id: Some(turn_id) })
     }
@@ -94,8 +96,8 @@ impl Draft<'_> {
         }
         self.check_queue()?;
         let turn_id = self.moment.turn_id();
-        let messages = self.state.unsent.clone();
         self.supersede();
+        let messages = self.state.unsent.clone();
         self.begin_turn(turn_id, messages, None, actor);
         Ok(Answer::Turn { turn_id })
     }
@@ -281,7 +283,12 @@ impl Draft<'_> {
             self.state.budgets.check_raise(budgets)?;
         }
         if title.is_some() || policy.is_some() || labels.is_some() {
+            let judged_anew = policy.is_some();
             self.emit(actor.clone(), None, SessionUpdated { title, policy, labels });
+            // A call that the old policy let start may need a yes now. A model call under way is left alone.
+            if judged_anew && self.state.turn.as_ref().is_some_and(|turn| !turn.awaits_model()) {
+                self.go_on();
+            }
         }
         if let Some(budgets) = budgets.filter(|budgets| *budgets != self.state.budgets) {
             let paused = self.state.turn.as_ref().is_some_and(|turn| matches!(turn.phase, Phase::Budget(_)));

@@ -144,7 +144,7 @@ impl Draft<'_> {
     }
 
     /// The model is asked for its next step, with the steering messages that wait.
-    fn open_step(&mut self) {
+    pub(super) fn open_step(&mut self) {
         let Some(turn) = &self.state.turn else { return };
         if let Some(reached) = self.state.budgets.before_step(&turn.spent) {
             self.reach(reached);
@@ -153,7 +153,7 @@ impl Draft<'_> {
         self.deliver_steers();
     }
 
-    pub(super) fn deliver_steers(&mut self) {
+    fn deliver_steers(&mut self) {
         let Some(turn) = &self.state.turn else { return };
         let step = turn.next_step();
         for message in turn.steers.clone() {
@@ -175,7 +175,7 @@ impl Draft<'_> {
                 provider_id: None,
                 name: "verify".into(),
                 kind: ToolKind::Exec,
-                subject: plan.commands.join("\n"),
+                subject: plan.subject(),
                 input: json!({ "commands": plan.commands }),
                 problem: None,
             },
@@ -221,9 +221,12 @@ impl Draft<'_> {
 
     fn complete(&mut self) {
         let Some(turn) = &self.state.turn else { return };
-        let unverified =
-            turn.dirty && turn.verification != Verification::Denied && self.state.policy.verify.auto_verify;
-        let verification = if unverified { Verification::Skipped } else { turn.verification };
+        let verification = match (turn.verification, turn.dirty) {
+            (Verification::Denied, true) => Verification::Denied,
+            (_, true) if self.state.policy.verify.auto_verify => Verification::Skipped,
+            (_, true) => Verification::NotNeeded,
+            (known, false) => known,
+        };
         self.complete_as(verification);
     }
 

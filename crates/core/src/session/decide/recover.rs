@@ -7,7 +7,7 @@ use crate::{
     ids::CallId,
     model::{Fault, FaultKind},
     policy::Resume,
-    session::{AUTO_RESUMES_MAX, Call, CallState, Decision, Phase, Session},
+    session::{AUTO_RESUMES_MAX, Call, CallState, Decision, Effect, Phase, Session},
     time::Moment,
     tool::{CallClass, Outcome, ToolKind, ToolResult},
 };
@@ -20,8 +20,10 @@ impl Session {
         let cut_model = turn.awaits_model() && turn.attempts.not_before.is_none_or(|at| at <= draft.moment.at);
         let cut_calls: Vec<&Call> =
             turn.calls.iter().filter(|call| matches!(call.state, CallState::Started { .. })).collect();
+        // A write that was being prepared did nothing yet, but its turn was at work: it is cut as well.
+        let cut_preparation = self.wanted().iter().any(|effect| matches!(effect, Effect::PrepareTool { .. }));
         let runs = matches!(turn.phase, Phase::Going | Phase::Budget(_));
-        if !runs || (!cut_model && cut_calls.is_empty()) {
+        if !runs || (!cut_model && !cut_preparation && cut_calls.is_empty()) {
             return draft.done();
         }
         if cut_model {

@@ -61,8 +61,8 @@ impl Session {
         let mut draft = Draft::new(self, moment);
         draft.attempt_failed(key.1, key.2, fault.clone(), partial, retry_at);
         match retry_at {
-            // The next attempt is a new request: what waits to steer it goes along.
-            Some(_) => draft.deliver_steers(),
+            // The next attempt is a new request: the budget is looked at, and what waits to steer it goes along.
+            Some(_) => draft.open_step(),
             None => draft.fail_turn(Actor::SYSTEM, fault.kind.code(), &fault.message),
         }
         Ok(draft.done())
@@ -114,7 +114,8 @@ impl Session {
     }
 
     pub(super) fn approval_expired(&self, id: CallId, moment: &mut Moment) -> Result<Decision, Refusal> {
-        let call = self.turn.as_ref().and_then(|turn| turn.call(id)).ok_or_else(Refusal::stale)?;
+        let open = self.turn.as_ref().filter(|turn| !matches!(turn.phase, Phase::Stopping(_)));
+        let call = open.and_then(|turn| turn.call(id)).ok_or_else(Refusal::stale)?;
         match call.state {
             CallState::Waiting { expires_at: Some(at) } if at <= moment.at => {}
             _ => return Err(Refusal::stale()),
@@ -196,12 +197,13 @@ impl Draft<'_> {
 
 /// When to try again, or `None` where that would not help or was tried enough.
 fn next_try(attempts: &Attempts, fault: &Fault, moment: &Moment) -> Option<Timestamp> {
-    let since_first = attempts.first_failed_at.map_or(0, |first| moment.at.ms().saturating_sub(first.ms()));
-    if !fault.kind.retryable() || attempts.failed + 1 >= ATTEMPTS_MAX || since_first >= RETRYING_MS_MAX {
+    if !fault.kind.retryable() || attempts.failed + 1 >= ATTEMPTS_MAX {
         return None;
     }
     let backoff = (BACKOFF_MS_FIRST << attempts.failed.min(10)).min(BACKOFF_MS_MAX);
     // A little chance keeps many sessions from trying at the same instant.
     let jittered = backoff + backoff * moment.permille() / 4000;
-    Some(moment.at.plus_ms(fault.retry_after_ms.unwrap_or(jittered)))
+    let next = moment.at.plus_ms(fault.retry_after_ms.unwrap_or(jittered));
+    let last = attempts.first_failed_at.unwrap_or(moment.at).plus_ms(RETRYING_MS_MAX);
+    (next <= last).then_some(next)
 }

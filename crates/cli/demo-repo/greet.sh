@@ -1,0 +1,6 @@
+#!/bin/sh
+# Greets the world.
+
+set -eu
+
+echo "Hello, world!"

@@ -1,0 +1,43 @@
+//! Bytes beside a session's log, as tools see them.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tenure_core::{ids::SessionId, redact::Secrets};
+use tenure_store::Store;
+use tenure_tools::Blobs;
+
+pub(crate) struct SessionFiles {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) session: SessionId,
+    pub(crate) secrets: Secrets,
+}
+
+#[async_trait]
+impl Blobs for SessionFiles {
+    async fn put(&self, name: &str, bytes: Bytes) -> Result<(), String> {
+        let bytes = self.redacted(name, bytes);
+        self.store.blob_put(self.session, name, bytes).await.map_err(|error| error.to_string())
+    }
+
+    async fn get(&self, name: &str) -> Result<Option<Bytes>, String> {
+        self.store.blob_get(self.session, name).await.map_err(|error| error.to_string())
+    }
+}
+
+impl SessionFiles {
+    /// Output that people read is redacted; old bytes of a file are kept as they were, or they could not be put back.
+    fn redacted(&self, name: &str, bytes: Bytes) -> Bytes {
+        if !name.ends_with(".txt") {
+            return bytes;
+        }
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => match self.secrets.redact(text) {
+                std::borrow::Cow::Borrowed(_) => bytes,
+                std::borrow::Cow::Owned(redacted) => Bytes::from(redacted),
+            },
+            Err(_) => bytes,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Hands what a session shows to all who watch it, without a buffer of their own for any of them.
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use tenure_core::{cursor::Cursor, ids::SessionId};
+use tokio::sync::broadcast;
+
+/// Items that a live watcher may be behind before it is moved back to reading the log.
+const BEHIND_MAX: usize = 256;
+/// Larger items are not held for watchers: they read them from the log.
+const HELD_BYTES_MAX: usize = 16 * 1024;
+
+/// One event or delta as it goes over the wire.
+#[derive(Debug, Clone)]
+pub struct StreamItem {
+    pub cursor: Cursor,
+    pub wire_type: Cow<'static, str>,
+    /// The whole envelope.
+    pub json: Bytes,
+}
+
+/// What live watchers are handed.
+#[derive(Debug, Clone)]
+pub(crate) enum Shown {
+    Item(StreamItem),
+    /// Something too large to hold was written: look in the log.
+    Look,
+}
+
+/// The watchers of one session. It costs nothing while nobody watches.
+#[derive(Debug, Default)]
+pub(crate) struct Hub {
+    sender: Mutex<Option<broadcast::Sender<Shown>>>,
+    watchers: AtomicUsize,
+}
+
+impl Hub {
+    /// Begins to watch. Subscribe first, then read history: nothing falls between.
+    pub(crate) fn watch(self: &Arc<Self>) -> Watch {
+        self.watchers.fetch_add(1, Ordering::Relaxed);
+        let mut sender = lock(&self.sender);
+        let sender = sender.get_or_insert_with(|| broadcast::channel(BEHIND_MAX).0);
+        Watch { receiver: sender.subscribe(), hub: self.clone() }
+    }
+
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watchers.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn show(&self, item: StreamItem) {
+        let shown = if item.json.len() <= HELD_BYTES_MAX { Shown::Item(item) } else { Shown::Look };
+        if let Some(sender) = &*lock(&self.sender) {
+            // Nobody watching is no error.
+            let _ = sender.send(shown);
+        }
+    }
+}
+
+pub(crate) struct Watch {
+    pub(crate) receiver: broadcast::Receiver<Shown>,
+    hub: Arc<Hub>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if self.hub.watchers.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let mut sender = lock(&self.hub.sender);
+            if !self.hub.is_watched() {
+                *sender = None;
+            }
+        }
+    }
+}
+
+/// The hubs of all sessions that are warm or watched.
+#[derive(Debug, Default)]
+pub(crate) struct Hubs(Mutex<HashMap<SessionId, Arc<Hub>>>);
+
+/// Entries are looked through for unused ones whenever the map has grown this much.
+const PRUNE_EVERY: usize = 1024;
+
+impl Hubs {
+    pub(crate) fn of(&self, session: SessionId) -> Arc<Hub> {
+        let mut hubs = lock(&self.0);
+        if hubs.len() >= PRUNE_EVERY && hubs.len() == hubs.capacity() {
+            hubs.retain(|_, hub| Arc::strong_count(hub) > 1);
+        }
+        hubs.entry(session).or_default().clone()
+    }
+
+    pub(crate) fn forget_unused(&self, session: SessionId) {
+        let mut hubs = lock(&self.0);
+        if hubs.get(&session).is_some_and(|hub| Arc::strong_count(hub) == 1) {
+            hubs.remove(&session);
+        }
+    }
+
+    pub(crate) fn watchers(&self) -> usize {
+        lock(&self.0).values().map(|hub| hub.watchers.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// A panic while a lock was held leaves plain data behind, which is still whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

@@ -1,0 +1,94 @@
+//! Brings a session's state back: the snapshot, then the tail of the log. The same for warming, looking and recovery.
+
+use bytes::Bytes;
+use tenure_core::{
+    context::Transcript,
+    delta::{Delta, Stream},
+    ids::{SessionId, TurnId},
+    session::{Session, Turn},
+};
+use tenure_store::{Head, Limit, Snapshot, SpoolPage, Store};
+
+use crate::{Error, TurnRecord};
+
+/// How much of a spool is looked at in one piece.
+const SPOOL_BYTES: usize = 256 * 1024;
+
+/// The state, where the log ends, and how long the log was at the last snapshot.
+pub(crate) async fn state(store: &dyn Store, id: SessionId) -> Result<(Session, Head, u64), Error> {
+    let head = store.head(id).await?;
+    let kept = store.snapshot_get(id).await?.and_then(|snapshot| read(&snapshot));
+    let mut state = kept.filter(|state| state.id == id && state.seq <= head.seq);
+    let mut after = state.as_ref().map_or(0, |state| state.seq);
+    let mut since = 0;
+    while after < head.seq {
+        let page = store.read(id, after, Limit::default()).await?;
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        for stored in &page {
+            since += stored.json.len() as u64;
+            let event = stored.parse()?;
+            match &mut state {
+                Some(state) => state.apply(&event),
+                None => state = Session::born(&event),
+            }
+        }
+    }
+    let state = state.ok_or(Error::NoSession(id))?;
+    Ok((state, head, head.bytes.saturating_sub(since)))
+}
+
+/// A snapshot that does not fit this version's state is no snapshot.
+fn read(snapshot: &Snapshot) -> Option<Session> {
+    serde_json::from_slice::<Session>(&snapshot.state).ok().filter(|state| state.seq == snapshot.seq)
+}
+
+pub(crate) fn snapshot(state: &Session) -> Option<Snapshot> {
+    let json = serde_json::to_vec(state).ok()?;
+    Some(Snapshot { seq: state.seq, state: Bytes::from(json) })
+}
+
+/// The conversation up to now, from the first event that the context still holds.
+pub(crate) async fn transcript(store: &dyn Store, state: &Session) -> Result<Transcript, Error> {
+    let mut transcript = Transcript::default();
+    let mut after = state.context_from.saturating_sub(1);
+    while after < state.seq {
+        let page = store.read(state.id, after, Limit::default()).await?;
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        for stored in page.iter().filter(|stored| stored.seq <= state.seq) {
+            transcript.push(&stored.parse()?);
+        }
+    }
+    Ok(transcript)
+}
+
+/// A turn's record: as it was put down, or made from the log where that is gone.
+pub(crate) async fn record(store: &dyn Store, id: SessionId, turn: TurnId) -> Result<Option<TurnRecord>, Error> {
+    let kept = store.turn_get(id, turn).await?;
+    let kept = kept.and_then(|bytes| serde_json::from_slice::<TurnRecord>(&bytes).ok());
+    match kept.filter(|record| record.id == turn && record.status.is_resting()) {
+        Some(record) => Ok(Some(record)),
+        None => TurnRecord::rebuild(store, id, turn).await,
+    }
+}
+
+/// What clients were shown of the step that a crash cut, and how long each of its streams is.
+pub(crate) async fn shown(store: &dyn Store, id: SessionId, turn: &Turn) -> Result<Vec<Delta>, Error> {
+    let mut shown = Vec::new();
+    let mut pos = 0;
+    loop {
+        let SpoolPage::Records(records) = store.spool_read(id, turn.id, pos, SPOOL_BYTES).await? else {
+            return Ok(shown);
+        };
+        let Some(last) = records.last() else { return Ok(shown) };
+        pos = last.pos;
+        let of_step = |delta: &Delta| match delta.stream {
+            Stream::Output(_) => false,
+            Stream::Text | Stream::Thinking | Stream::Arguments(_) => {
+                delta.step == turn.next_step() && delta.attempt == turn.next_attempt()
+            }
+        };
+        shown.extend(records.into_iter().map(|record| record.delta).filter(of_step));
+    }
+}

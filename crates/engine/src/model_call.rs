@@ -1,0 +1,222 @@
+//! One call of a model: its stream becomes deltas, and in the end a reply or a fault. It never retries.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use serde_json::{Value, json};
+use tenure_core::{
+    command::ModelOutput,
+    context::ModelRequest,
+    delta::Stream,
+    model::{Fault, FaultKind, MicroUsd, StopReason, Thinking, Usage},
+    redact::{Secrets, StreamRedactor},
+    time::Moment,
+    tool::{ToolCall, ToolKind, VerifyPlan},
+};
+use tenure_models::{Model, ModelEvent, Patience};
+use tenure_tools::Registry;
+
+use crate::warm::Shower;
+
+/// A reply is not let grow beyond this.
+const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Calls that one reply may ask for.
+const CALLS_MAX: u32 = 128;
+
+pub(crate) struct ModelCall {
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) request: ModelRequest,
+    pub(crate) secrets: Secrets,
+    pub(crate) tools: Arc<Registry>,
+    pub(crate) verify: Option<VerifyPlan>,
+    pub(crate) moment: Moment,
+    pub(crate) shower: Shower,
+}
+
+/// A fault, and what was used up before it came.
+pub(crate) struct Failed {
+    pub(crate) fault: Fault,
+    pub(crate) usage: Usage,
+    pub(crate) cost: Option<MicroUsd>,
+}
+
+impl ModelCall {
+    pub(crate) async fn run(self) -> Result<ModelOutput, Failed> {
+        let patience = self.model.patience();
+        let mut reply = Reply::new(self.secrets.clone());
+        let outcome = self.stream(&mut reply, patience).await;
+        match outcome {
+            Ok(stop_reason) => Ok(self.output(reply, stop_reason)),
+            Err(fault) => Err(Failed { fault, usage: reply.usage, cost: self.model.cost(&reply.usage) }),
+        }
+    }
+
+    async fn stream(&self, reply: &mut Reply, patience: Patience) -> Result<StopReason, Fault> {
+        let first = patience.first_byte;
+        let mut stream = within(first, self.model.stream(self.request.clone())).await??;
+        let mut limit = first;
+        loop {
+            let Some(event) = within(limit, stream.next()).await? else {
+                let why = "the stream ended without its closing mark";
+                return Err(Fault::new(FaultKind::StreamCut, why));
+            };
+            limit = patience.between_bytes;
+            if let Some(stop_reason) = self.take(reply, event?).await? {
+                self.flush(reply).await;
+                return Ok(stop_reason);
+            }
+        }
+    }
+
+    async fn take(&self, reply: &mut Reply, event: ModelEvent) -> Result<Option<StopReason>, Fault> {
+        match event {
+            ModelEvent::KeepAlive => {}
+            ModelEvent::Text(text) => {
+                let clear = reply.text_redactor.push(&text);
+                self.show_text(reply, clear).await;
+            }
+            ModelEvent::Thinking(text) => {
+                let clear = reply.thinking_redactor.push(&text);
+                self.show_thinking(reply, clear).await;
+            }
+            ModelEvent::ThinkingDone { signature } => {
+                let clear = reply.thinking_redactor.finish();
+                self.show_thinking(reply, clear).await;
+                reply.close_thinking(signature);
+            }
+            ModelEvent::CallStarted { index, provider_id, name } => {
+                if index >= CALLS_MAX {
+                    return Err(Fault::new(FaultKind::Malformed, format!("a reply may ask for {CALLS_MAX} calls")));
+                }
+                let redactor = StreamRedactor::new(self.secrets.clone());
+                reply.calls.insert(index, Asked { provider_id, name, arguments: String::new(), redactor });
+            }
+            ModelEvent::CallArguments { index, text } => {
+                let Some(call) = reply.calls.get_mut(&index) else {
+                    return Err(Fault::new(FaultKind::Malformed, "arguments came for a call that was not begun"));
+                };
+                call.arguments.push_str(&text);
+                let clear = call.redactor.push(&text);
+                self.shower.show(Stream::Arguments(index), clear).await;
+            }
+            ModelEvent::Usage(usage) => reply.usage = usage,
+            ModelEvent::Done { stop_reason } => return Ok(Some(stop_reason)),
+        }
+        if reply.bytes() > REPLY_BYTES_MAX {
+            return Err(Fault::new(FaultKind::Malformed, format!("the reply is longer than {REPLY_BYTES_MAX} bytes")));
+        }
+        Ok(None)
+    }
+
+    async fn show_text(&self, reply: &mut Reply, clear: String) {
+        reply.text.push_str(&clear);
+        self.shower.show(Stream::Text, clear).await;
+    }
+
+    async fn show_thinking(&self, reply: &mut Reply, clear: String) {
+        reply.thinking_open.push_str(&clear);
+        self.shower.show(Stream::Thinking, clear).await;
+    }
+
+    /// What was held back because a secret might have begun there.
+    async fn flush(&self, reply: &mut Reply) {
+        let text = reply.text_redactor.finish();
+        self.show_text(reply, text).await;
+        let thinking = reply.thinking_redactor.finish();
+        self.show_thinking(reply, thinking).await;
+        reply.close_thinking(None);
+        for (index, call) in &mut reply.calls {
+            let clear = call.redactor.finish();
+            self.shower.show(Stream::Arguments(*index), clear).await;
+        }
+    }
+
+    fn output(mut self, reply: Reply, stop_reason: StopReason) -> ModelOutput {
+        let Reply { text, thinking, calls, usage, .. } = reply;
+        let calls = calls.into_values().map(|asked| self.judge_form(asked)).collect();
+        ModelOutput { text, thinking, calls, stop_reason, usage, cost: self.model.cost(&usage) }
+    }
+
+    /// Whether a call has the right form; whether it may run is not asked here.
+    fn judge_form(&mut self, asked: Asked) -> ToolCall {
+        let Asked { provider_id, name, arguments, .. } = asked;
+        let parsed = match arguments.trim() {
+            "" => Ok(json!({})),
+            text => serde_json::from_str::<Value>(text),
+        };
+        let (input, problem) = match parsed {
+            Ok(mut input) => {
+                let problem = self.tools.check(&name, &input).err();
+                self.secrets.redact_json(&mut input);
+                (input, problem)
+            }
+            Err(error) => {
+                let raw = self.secrets.redact(&arguments).into_owned();
+                (json!({ "malformed": raw }), Some(format!("the arguments are not valid JSON: {error}")))
+            }
+        };
+        ToolCall {
+            id: self.moment.call_id(),
+            provider_id,
+            kind: self.tools.kind(&name).unwrap_or(ToolKind::Read),
+            subject: self.tools.subject(&name, &input, self.verify.as_ref()),
+            name,
+            input,
+            problem,
+        }
+    }
+}
+
+/// The reply as far as it has come.
+struct Reply {
+    text: String,
+    text_redactor: StreamRedactor,
+    thinking: Vec<Thinking>,
+    thinking_open: String,
+    thinking_redactor: StreamRedactor,
+    calls: BTreeMap<u32, Asked>,
+    usage: Usage,
+}
+
+struct Asked {
+    provider_id: Option<String>,
+    name: String,
+    arguments: String,
+    redactor: StreamRedactor,
+}
+
+impl Reply {
+    fn new(secrets: Secrets) -> Self {
+        Self {
+            text: String::new(),
+            text_redactor: StreamRedactor::new(secrets.clone()),
+            thinking: Vec::new(),
+            thinking_open: String::new(),
+            thinking_redactor: StreamRedactor::new(secrets),
+            calls: BTreeMap::new(),
+            usage: Usage::default(),
+        }
+    }
+
+    fn close_thinking(&mut self, signature: Option<String>) {
+        let text = std::mem::take(&mut self.thinking_open);
+        // A redacted block no longer fits its signature: no vendor would take it back.
+        if (text.is_empty() && signature.is_none()) || text.contains("${secret:") {
+            return;
+        }
+        self.thinking.push(Thinking { text, signature });
+    }
+
+    fn bytes(&self) -> usize {
+        let arguments: usize = self.calls.values().map(|call| call.arguments.len()).sum();
+        self.text.len() + self.thinking_open.len() + arguments
+    }
+}
+
+/// The watchdog: silence for too long is a fault, never a hang.
+async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Fault> {
+    tokio::time::timeout(limit, work).await.map_err(|_| {
+        let seconds = limit.as_secs_f64();
+        Fault::new(FaultKind::StreamStalled, format!("the model sent nothing for {seconds} s"))
+    })
+}

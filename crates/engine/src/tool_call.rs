@@ -1,0 +1,118 @@
+//! One call of a tool: prepared, run, its output shown as it comes and its result redacted.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+use serde_json::Value;
+use tenure_core::{
+    delta::Stream,
+    ids::{CallId, SessionId, TurnId},
+    message::Part,
+    redact::{Secrets, StreamRedactor},
+    tool::{Intent, ToolResult, VerifyPlan},
+};
+use tenure_store::Store;
+use tenure_tools::{CallContext, Invoked, OutputSink, Registry};
+use tokio_util::sync::CancellationToken;
+
+use crate::{files::SessionFiles, hub::lock, warm::Shower};
+
+pub(crate) struct CallOfTool {
+    pub(crate) tools: Arc<Registry>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) secrets: Secrets,
+    pub(crate) session: SessionId,
+    pub(crate) turn: TurnId,
+    pub(crate) call: CallId,
+    pub(crate) name: String,
+    pub(crate) input: Value,
+    pub(crate) workspace: PathBuf,
+    pub(crate) verify: Option<VerifyPlan>,
+    pub(crate) require_clean: bool,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) shower: Shower,
+}
+
+impl CallOfTool {
+    /// What a write call would do.
+    pub(crate) async fn prepare(mut self) -> Result<Intent, String> {
+        let tool = self.tools.get(&self.name).ok_or_else(|| format!("no tool named {}", self.name))?;
+        self.secrets.restore_json(&mut self.input);
+        let sink = Arc::new(Sink::new(&self));
+        tool.prepare(&self.context(sink), &self.input).await
+    }
+
+    /// Runs it; the intent is on disk by now.
+    pub(crate) async fn run(mut self, intent: Intent) -> Invoked {
+        let Some(tool) = self.tools.get(&self.name) else {
+            return Invoked { result: ToolResult::failed(format!("no tool named {}", self.name)), left: Vec::new() };
+        };
+        self.secrets.restore_json(&mut self.input);
+        let sink = Arc::new(Sink::new(&self));
+        let mut invoked = tool.invoke(&self.context(sink.clone()), &self.input, &intent).await;
+        sink.finish().await;
+        redact(&self.secrets, &mut invoked.result);
+        invoked
+    }
+
+    fn context(&self, output: Arc<Sink>) -> CallContext {
+        CallContext {
+            session_id: self.session,
+            turn_id: self.turn,
+            call_id: self.call,
+            workspace: self.workspace.clone(),
+            cancel: self.cancel.clone(),
+            output,
+            blobs: Arc::new(SessionFiles {
+                store: self.store.clone(),
+                session: self.session,
+                secrets: self.secrets.clone(),
+            }),
+            verify: self.verify.clone(),
+            require_clean: self.require_clean,
+        }
+    }
+}
+
+fn redact(secrets: &Secrets, result: &mut ToolResult) {
+    for part in &mut result.parts {
+        if let Part::Text { text } = part {
+            *text = secrets.redact(text).into_owned();
+        }
+    }
+    result.error = result.error.take().map(|error| secrets.redact(&error).into_owned());
+    secrets.redact_json(&mut result.detail);
+}
+
+/// Shows a tool's output as deltas.
+struct Sink {
+    stream: Stream,
+    redactor: Mutex<StreamRedactor>,
+    shower: Shower,
+}
+
+impl Sink {
+    fn new(call: &CallOfTool) -> Self {
+        Self {
+            stream: Stream::Output(call.call),
+            redactor: Mutex::new(StreamRedactor::new(call.secrets.clone())),
+            shower: call.shower.clone(),
+        }
+    }
+
+    async fn finish(&self) {
+        let clear = lock(&self.redactor).finish();
+        self.shower.show(self.stream, clear).await;
+    }
+}
+
+#[async_trait]
+impl OutputSink for Sink {
+    async fn write(&self, text: String) {
+        let clear = lock(&self.redactor).push(&text);
+        self.shower.show(self.stream, clear).await;
+    }
+}

@@ -1,0 +1,398 @@
+//! A warm session: the one task that writes its log. Write, then apply, then show, then answer.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use tenure_core::{
+    command::{Answer, Command, Input},
+    context::Transcript,
+    delta::Stream,
+    event::Actor,
+    ids::{SessionId, TurnId},
+    session::{Effect, Session},
+    time::Timestamp,
+};
+use tenure_store::{Epoch, Head};
+use tokio::{
+    sync::{OnceCell, mpsc, oneshot, watch},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Error, Shared, TurnRecord, hub::Hub, load};
+
+mod commit;
+mod effects;
+mod project;
+mod recover;
+mod spool;
+
+use spool::Shown;
+
+/// News of effects that may wait before their senders do.
+const NEWS_MAX: usize = 256;
+/// News taken in at one go, so that deltas that wait together are written together.
+const BATCH_MAX: usize = 512;
+/// The first wait after the disk refused something; it doubles up to the second.
+const DISK_WAIT: Duration = Duration::from_millis(200);
+const DISK_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Timers are looked at again after this long, whatever the clock did.
+const TIMER_MAX: Duration = Duration::from_secs(60);
+
+/// How to reach a warm session.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    pub(crate) mailbox: mpsc::Sender<Box<Mail>>,
+    pub(crate) state: watch::Receiver<Arc<Session>>,
+}
+
+/// What the outside asks of the task.
+pub(crate) enum Mail {
+    Command {
+        command: Command,
+        key: Option<String>,
+        actor: Actor,
+        reply: oneshot::Sender<Result<Answer, Error>>,
+    },
+    Turn {
+        turn: TurnId,
+        reply: oneshot::Sender<Result<Option<TurnRecord>, Error>>,
+    },
+    /// Expires the session if its last event is older.
+    Expire {
+        before: Timestamp,
+        reply: oneshot::Sender<()>,
+    },
+}
+
+/// What effects tell the task.
+pub(crate) enum News {
+    Delta(Fragment),
+    /// The last word of an effect; no input if it was stopped.
+    Done(Box<Done>),
+}
+
+pub(crate) struct Fragment {
+    step: u32,
+    attempt: u32,
+    stream: Stream,
+    text: String,
+}
+
+pub(crate) struct Done {
+    effect: Effect,
+    input: Option<Input>,
+    left: Vec<String>,
+}
+
+/// Where an effect puts what it has to show; waits when the session is busy writing.
+#[derive(Clone)]
+pub(crate) struct Shower {
+    news: mpsc::Sender<News>,
+    step: u32,
+    attempt: u32,
+}
+
+impl Shower {
+    pub(crate) async fn show(&self, stream: Stream, text: String) {
+        if !text.is_empty() {
+            let fragment = Fragment { step: self.step, attempt: self.attempt, stream, text };
+            // A session that is gone shows nothing more.
+            let _ = self.news.send(News::Delta(fragment)).await;
+        }
+    }
+}
+
+pub(crate) struct Warm {
+    shared: Arc<Shared>,
+    id: SessionId,
+    epoch: Epoch,
+    state: Arc<Session>,
+    state_out: watch::Sender<Arc<Session>>,
+    head: Head,
+    /// The log's length at the last snapshot.
+    snapshot_bytes: u64,
+    hub: Arc<Hub>,
+    /// The conversation; read from the log when a model is first asked.
+    transcript: Option<Transcript>,
+    running: HashMap<Effect, CancellationToken>,
+    news: Option<(mpsc::Sender<News>, mpsc::Receiver<News>)>,
+    /// News that the disk would not take yet; nothing else is written before it.
+    held: VecDeque<News>,
+    disk: Disk,
+    recovered: bool,
+    shown: Shown,
+    /// A model call was stopped before its end.
+    cut_model: bool,
+    left: Vec<String>,
+    stopping_since: Option<Instant>,
+    seeded_for: Option<TurnId>,
+    records: HashMap<TurnId, TurnRecord>,
+    touched: Vec<TurnId>,
+    row: Option<tenure_store::Row>,
+    counted_turn: bool,
+    active_at: Instant,
+    wake: Option<Timestamp>,
+}
+
+/// Whether the disk takes what is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Disk {
+    Fine,
+    Refusing { until: Instant, wait: Duration },
+}
+
+impl Warm {
+    /// A session that was just made.
+    pub(crate) fn created(shared: Arc<Shared>, state: Session, epoch: Epoch, head: Head) -> Warm {
+        Self::new(shared, state, epoch, head, 0, true)
+    }
+
+    /// A session that was cold.
+    pub(crate) async fn load(shared: Arc<Shared>, id: SessionId) -> Result<Warm, Error> {
+        let store = shared.parts.store.clone();
+        let epoch = store.claim(id).await?;
+        let (state, head, snapshot_bytes) = load::state(&*store, id).await?;
+        Ok(Self::new(shared, state, epoch, head, snapshot_bytes, false))
+    }
+
+    fn new(
+        shared: Arc<Shared>,
+        state: Session,
+        epoch: Epoch,
+        head: Head,
+        snapshot_bytes: u64,
+        recovered: bool,
+    ) -> Warm {
+        let state = Arc::new(state);
+        Warm {
+            id: state.id,
+            epoch,
+            state_out: watch::channel(state.clone()).0,
+            head,
+            snapshot_bytes,
+            hub: shared.hubs.of(state.id),
+            transcript: None,
+            running: HashMap::new(),
+            news: None,
+            held: VecDeque::new(),
+            disk: Disk::Fine,
+            recovered,
+            shown: Shown::default(),
+            cut_model: false,
+            left: Vec::new(),
+            stopping_since: None,
+            seeded_for: None,
+            records: HashMap::new(),
+            touched: Vec::new(),
+            row: None,
+            counted_turn: false,
+            active_at: Instant::now(),
+            wake: None,
+            shared,
+            state,
+        }
+    }
+
+    pub(crate) fn spawn(self, cell: Arc<OnceCell<Handle>>) -> Handle {
+        let (mailbox, letters) = mpsc::channel(self.shared.parts.config.mailbox_max);
+        let handle = Handle { mailbox, state: self.state_out.subscribe() };
+        self.shared.tasks.clone().spawn(self.run(letters, cell));
+        handle
+    }
+
+    async fn run(mut self, mut letters: mpsc::Receiver<Box<Mail>>, cell: Arc<OnceCell<Handle>>) {
+        let stop = self.shared.stop.clone();
+        self.note_turn();
+        loop {
+            self.retry_held().await;
+            self.reconcile().await;
+            self.project().await;
+            let idle_at = self.is_idle().then(|| self.active_at + self.shared.parts.config.idle_evict);
+            let wake_at = self.wake_at();
+            let news = self.news.as_mut().filter(|_| self.held.is_empty()).map(|(_, news)| news);
+            tokio::select! {
+                letter = letters.recv() => match letter {
+                    Some(letter) => self.take_mail(*letter).await,
+                    None => break,
+                },
+                Some(first) = next_news(news) => self.take_news(first).await,
+                () = at(wake_at) => {}
+                () = at(idle_at) => {
+                    self.settle_down().await;
+                    if self.shared.retire(self.id, &cell, &mut letters) {
+                        return;
+                    }
+                    self.active_at = Instant::now();
+                }
+                () = stop.cancelled() => break,
+            }
+        }
+        self.halt(&mut letters).await;
+        self.shared.forget(self.id, &cell);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.recovered && self.running.is_empty() && self.held.is_empty() && self.state.wanted().is_empty()
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        let timer = self.wake.map(|at| {
+            let now = self.shared.parts.clock.now();
+            Instant::now() + at.since(now).min(TIMER_MAX)
+        });
+        let stopping = self.stopping_since.map(|since| since + effects::STOP_PATIENCE);
+        let disk = match self.disk {
+            Disk::Fine => None,
+            Disk::Refusing { until, .. } => Some(until),
+        };
+        // While the disk refuses, nothing else is due.
+        disk.or_else(|| timer.into_iter().chain(stopping).min())
+    }
+
+    async fn take_mail(&mut self, mail: Mail) {
+        self.active_at = Instant::now();
+        match mail {
+            Mail::Command { command, key, actor, reply } => {
+                let answer = self.command(command, key, actor).await;
+                // The asker may be gone; what it asked for is done all the same.
+                let _ = reply.send(answer);
+            }
+            Mail::Turn { turn, reply } => {
+                let _ = reply.send(self.record_of(turn).await);
+            }
+            Mail::Expire { before, reply } => {
+                if self.state.updated_at < before {
+                    let idle_ms = self.shared.parts.clock.now().ms().saturating_sub(self.state.updated_at.ms());
+                    if let Err(error) = self.commit(Input::Expire { idle_ms }).await {
+                        tracing::debug!("session {} did not expire: {error}", self.id);
+                    }
+                }
+                let _ = reply.send(());
+            }
+        }
+    }
+
+    async fn take_news(&mut self, first: News) {
+        self.active_at = Instant::now();
+        self.held.push_back(first);
+        while self.held.len() < BATCH_MAX {
+            let Some((_, news)) = &mut self.news else { break };
+            let Ok(next) = news.try_recv() else { break };
+            self.held.push_back(next);
+        }
+        self.write_held().await;
+    }
+
+    async fn retry_held(&mut self) {
+        if let Disk::Refusing { until, .. } = self.disk
+            && until <= Instant::now()
+            && !self.held.is_empty()
+        {
+            self.write_held().await;
+        }
+    }
+
+    /// Writes what waits, in order; stops where the disk refuses.
+    async fn write_held(&mut self) {
+        while let Some(next) = self.held.pop_front() {
+            let written = match next {
+                News::Delta(fragment) => self.show_all(fragment).await,
+                News::Done(done) => self.finish(*done).await,
+            };
+            if let Err((kept, error)) = written {
+                self.held.push_front(kept);
+                self.disk_refused(&error);
+                return;
+            }
+        }
+    }
+
+    fn disk_refused(&mut self, error: &Error) {
+        let wait = match self.disk {
+            Disk::Fine => {
+                self.shared.notice(format!("session {} is closed for writing: {error}", self.id));
+                DISK_WAIT
+            }
+            Disk::Refusing { wait, .. } => (wait * 2).min(DISK_WAIT_MAX),
+        };
+        self.disk = Disk::Refusing { until: Instant::now() + wait, wait };
+    }
+
+    fn disk_took(&mut self) {
+        if self.disk != Disk::Fine {
+            self.shared.notice(format!("session {} is open for writing again", self.id));
+            self.disk = Disk::Fine;
+        }
+    }
+
+    /// A stop of the daemon: work is ended, nothing is written about it.
+    async fn halt(&mut self, letters: &mut mpsc::Receiver<Box<Mail>>) {
+        letters.close();
+        for token in self.running.values() {
+            token.cancel();
+        }
+        let deadline = Instant::now() + effects::STOP_PATIENCE;
+        while !self.running.is_empty() {
+            let news = self.news.as_mut().map(|(_, news)| news);
+            let Ok(Some(news)) = tokio::time::timeout_at(deadline, next_news(news)).await else { break };
+            if let News::Done(done) = news {
+                self.running.remove(&done.effect);
+            }
+        }
+    }
+
+    /// Counts this session's open turn for those who wait until none is left.
+    fn note_turn(&mut self) {
+        let open = self.state.turn.is_some();
+        match (self.counted_turn, open) {
+            (false, true) => self.shared.open_turns.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.shared.open_turns.fetch_sub(1, Ordering::Relaxed),
+            _ => return,
+        };
+        self.counted_turn = open;
+    }
+}
+
+impl Drop for Warm {
+    fn drop(&mut self) {
+        for token in self.running.values() {
+            token.cancel();
+        }
+        if self.counted_turn {
+            self.shared.open_turns.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Shared {
+    /// Puts a session out of memory, unless somebody has just written to it.
+    fn retire(&self, id: SessionId, cell: &Arc<OnceCell<Handle>>, letters: &mut mpsc::Receiver<Box<Mail>>) -> bool {
+        letters.close();
+        if letters.is_empty() {
+            self.forget(id, cell);
+            return true;
+        }
+        // What came in this instant is dropped unread: its sender sees that and asks the next task.
+        while letters.try_recv().is_ok() {}
+        self.forget(id, cell);
+        true
+    }
+}
+
+async fn next_news(news: Option<&mut mpsc::Receiver<News>>) -> Option<News> {
+    match news {
+        Some(news) => news.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}

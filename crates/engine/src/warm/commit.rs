@@ -1,0 +1,125 @@
+//! One decision: judged, written, applied, shown.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tenure_core::{
+    command::{Answer, Command, Input, Refusal},
+    cursor::Cursor,
+    event::{Actor, Body, Event},
+    message::Part,
+    policy::{Rule, RuleAction, Scope},
+    session::Decision,
+};
+
+use super::{Disk, Warm};
+use crate::{Error, StreamItem};
+
+impl Warm {
+    pub(super) async fn command(
+        &mut self,
+        mut command: Command,
+        key: Option<String>,
+        actor: Actor,
+    ) -> Result<Answer, Error> {
+        if let Some(error) = self.closed_for_writing() {
+            return Err(error);
+        }
+        self.check_parts(&command)?;
+        self.redact(&mut command);
+        let answer = self.commit(Input::Command { command, actor, key }).await?;
+        answer.ok_or_else(|| Error::Bug("a command without an answer".into()))
+    }
+
+    /// While something waits for the disk nothing may overtake it.
+    fn closed_for_writing(&self) -> Option<Error> {
+        let closed = !self.recovered || (self.disk != Disk::Fine && !self.held.is_empty());
+        closed.then(|| {
+            let (what, why) = ("earlier events of this session", "they are being retried");
+            Error::Store(tenure_store::Error::Disk { what: what.into(), why: why.into() })
+        })
+    }
+
+    fn check_parts(&self, command: &Command) -> Result<(), Error> {
+        let Command::SendMessage { parts, .. } = command else { return Ok(()) };
+        let Some(other) = parts.iter().find(|part| !matches!(part, Part::Text { .. })) else { return Ok(()) };
+        let name = &self.state.settings.model;
+        let takes = self.shared.parts.models.resolve(name).is_ok_and(|model| model.takes(other.kind()));
+        if takes {
+            return Ok(());
+        }
+        let message = format!("the model {name} cannot take a part of type '{}'", other.kind());
+        Err(Refusal::new("unsupported_part", message, "send it as text, or choose another model").into())
+    }
+
+    /// Known secrets never reach the log.
+    fn redact(&self, command: &mut Command) {
+        let secrets = &self.shared.parts.secrets;
+        let clean = |text: &mut String| *text = secrets.redact(text).into_owned();
+        match command {
+            Command::SendMessage { parts, .. } => {
+                for part in parts {
+                    if let Part::Text { text } = part {
+                        clean(text);
+                    }
+                }
+            }
+            Command::Answer { reason, .. } | Command::Cancel { reason, .. } | Command::End { reason } => {
+                reason.iter_mut().for_each(clean);
+            }
+            Command::Update { title, .. } => title.iter_mut().for_each(clean),
+            Command::StartTurn | Command::Retry { .. } | Command::Resume { .. } => {}
+        }
+    }
+
+    /// Judges an input and makes what follows last before anybody sees it.
+    pub(super) async fn commit(&mut self, input: Input) -> Result<Option<Answer>, Error> {
+        let mut moment = self.shared.parts.clock.moment();
+        let decision = self.state.decide(input, &mut moment)?;
+        if decision.events.is_empty() {
+            return Ok(decision.answer);
+        }
+        let store = self.shared.parts.store.clone();
+        self.head = store.append(self.id, self.epoch, self.state.seq, &decision.events).await?;
+        self.disk_took();
+        Ok(self.adopt(decision))
+    }
+
+    fn adopt(&mut self, decision: Decision) -> Option<Answer> {
+        let Decision { events, state, answer } = decision;
+        for event in &events {
+            if let Some(transcript) = &mut self.transcript {
+                transcript.push(event);
+            }
+            self.note_record(event);
+            self.note_standing(event);
+        }
+        self.state = Arc::new(state);
+        self.state_out.send_replace(self.state.clone());
+        self.note_turn();
+        if self.hub.is_watched() {
+            events.iter().for_each(|event| self.show_event(event));
+        }
+        answer
+    }
+
+    fn show_event(&self, event: &Event) {
+        let Ok(json) = serde_json::to_vec(event) else { return };
+        let wire_type = event.body.wire_type().into();
+        self.hub.show(StreamItem { cursor: Cursor::at(event.seq), wire_type, json: Bytes::from(json) });
+    }
+
+    /// An answer for always becomes a rule of every new session.
+    fn note_standing(&self, event: &Event) {
+        let (call, action) = match &event.body {
+            Body::ApprovalGranted(granted) if granted.scope == Scope::Always => {
+                (granted.tool_call_id, RuleAction::Allow)
+            }
+            Body::ApprovalDenied(denied) if denied.scope == Scope::Always => (denied.tool_call_id, RuleAction::Deny),
+            _ => return,
+        };
+        let Some(call) = self.state.turn.as_ref().and_then(|turn| turn.call(call)) else { return };
+        let (tool, exact) = (call.call.name.clone(), Some(call.call.subject.clone()));
+        self.shared.parts.standing.add(Rule { tool, exact, pattern: None, action });
+    }
+}

@@ -1,0 +1,320 @@
+//! Compares what is wanted with what runs: starts what is missing, stops what is surplus.
+
+use std::{panic::AssertUnwindSafe, path::PathBuf, time::Duration};
+
+use futures::FutureExt;
+use tenure_core::{
+    command::{Input, Partial},
+    event::{ContextSeeded, SeedSource},
+    ids::{CallId, TurnId},
+    model::{Fault, FaultKind, Usage},
+    session::{CallState, Effect},
+    tool::{Intent, ToolResult},
+};
+use tokio::{sync::mpsc, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{Disk, Done, NEWS_MAX, News, Shower, Warm};
+use crate::{
+    Error, load,
+    model_call::{Failed, ModelCall},
+    tool_call::CallOfTool,
+};
+
+/// How long stopped work is waited for; tools give up and name what is left before that.
+pub(super) const STOP_PATIENCE: Duration = Duration::from_secs(tenure_tools::STOP_LIMIT.as_secs() + 2);
+
+impl Warm {
+    /// Brings what runs in line with what the state wants.
+    pub(super) async fn reconcile(&mut self) {
+        if !self.recovered && !self.recover().await {
+            return;
+        }
+        loop {
+            if self.disk_is_closed() {
+                return;
+            }
+            let wanted = self.state.wanted();
+            for (effect, token) in &self.running {
+                if !wanted.contains(effect) {
+                    token.cancel();
+                }
+            }
+            self.wake = None;
+            let mut changed = false;
+            for effect in wanted {
+                if !self.running.contains_key(&effect) {
+                    changed |= self.start(effect).await;
+                }
+                if changed {
+                    break;
+                }
+            }
+            if !changed {
+                return;
+            }
+        }
+    }
+
+    fn disk_is_closed(&self) -> bool {
+        match self.disk {
+            Disk::Fine => false,
+            Disk::Refusing { until, .. } => !self.held.is_empty() || until > Instant::now(),
+        }
+    }
+
+    /// Starts one effect; tells whether the state has changed by it.
+    async fn start(&mut self, effect: Effect) -> bool {
+        let now = self.shared.parts.clock.now();
+        match effect {
+            Effect::CallModel { not_before: Some(at), .. } if at > now => self.wake_by(at),
+            Effect::Wake { at, .. } if at > now => self.wake_by(at),
+            Effect::CallModel { turn, step, attempt, .. } => self.start_model(effect, turn, step, attempt).await,
+            Effect::PrepareTool { turn, call } => self.start_tool(effect, turn, call, None),
+            Effect::RunTool { turn, call, run } => self.start_tool(effect, turn, call, Some(run)),
+            Effect::Wake { call, .. } => self.tell(Input::Woke { call }).await,
+            Effect::ReportGone { turn } => self.report_gone(turn).await,
+        }
+    }
+
+    fn wake_by(&mut self, at: tenure_core::time::Timestamp) -> bool {
+        self.wake = Some(self.wake.map_or(at, |earlier| earlier.min(at)));
+        false
+    }
+
+    /// Commits an input of our own; tells whether the state has changed.
+    async fn tell(&mut self, input: Input) -> bool {
+        let before = self.state.seq;
+        match self.commit(input).await {
+            Ok(_) => {}
+            Err(Error::Refused(refusal)) => tracing::debug!("session {}: {refusal}", self.id),
+            Err(error) => self.disk_refused(&error),
+        }
+        self.state.seq != before
+    }
+
+    async fn report_gone(&mut self, turn: TurnId) -> bool {
+        let since = *self.stopping_since.get_or_insert_with(Instant::now);
+        let given_up = since.elapsed() >= STOP_PATIENCE;
+        if !self.running.is_empty() && !given_up {
+            return false;
+        }
+        let mut left = self.left.clone();
+        left.extend(self.running.keys().map(|effect| format!("{effect:?}")));
+        let partial = self.cut_model.then(|| self.shown_so_far());
+        let told = self.tell(Input::WorkGone { turn, left, partial }).await;
+        if told {
+            self.stopping_since = None;
+            self.left.clear();
+            self.cut_model = false;
+            self.shown.clear();
+        }
+        told
+    }
+
+    fn shown_so_far(&mut self) -> Partial {
+        self.shown.cut(Usage::default())
+    }
+
+    async fn start_model(&mut self, effect: Effect, turn: TurnId, step: u32, attempt: u32) -> bool {
+        if self.seeded_for != Some(turn) {
+            let seed = self.look_around().await;
+            let differs = self.state.seed_differs(&seed);
+            if differs && !self.tell(Input::ContextFound(seed)).await {
+                return false;
+            }
+            self.seeded_for = Some(turn);
+        }
+        match self.model_call(turn, step, attempt).await {
+            Ok((call, token)) => {
+                self.running.insert(effect, token.clone());
+                self.run_beside(effect, async move {
+                    let input = tokio::select! {
+                        outcome = call.run() => Some(model_input(turn, step, attempt, outcome)),
+                        () = token.cancelled() => None,
+                    };
+                    (input, Vec::new())
+                });
+                false
+            }
+            Err(fault) => {
+                let partial = Partial::default();
+                self.tell(Input::ModelFailed { turn, step, attempt, fault, partial }).await
+            }
+        }
+    }
+
+    /// Reads what the workspace says of itself: recorded when it differs from what is known.
+    async fn look_around(&self) -> ContextSeeded {
+        let workspace = PathBuf::from(&self.state.settings.workspace_path);
+        let commands = self.shared.parts.config.verify_commands.clone();
+        let looked = tokio::task::spawn_blocking(move || {
+            let files = tenure_tools::find_context(&workspace);
+            (files, tenure_tools::find_verify_plan(&workspace, commands.as_deref()))
+        });
+        let (files, verify) = looked.await.unwrap_or_default();
+        let source = if self.state.seed.is_none() { SeedSource::New } else { SeedSource::Resume };
+        ContextSeeded { source, files, verify }
+    }
+
+    async fn model_call(
+        &mut self,
+        turn: TurnId,
+        step: u32,
+        attempt: u32,
+    ) -> Result<(ModelCall, CancellationToken), Fault> {
+        let parts = &self.shared.parts;
+        if self.transcript.is_none() {
+            let read = load::transcript(&*parts.store, &self.state).await;
+            self.transcript = Some(read.map_err(|error| Fault::new(FaultKind::Server, error.to_string()))?);
+        }
+        let request =
+            self.transcript.as_ref().and_then(|transcript| transcript.request(&self.state, parts.tools.specs()));
+        let bug = || Fault::new(FaultKind::BadRequest, format!("no request could be made for {turn}"));
+        let request = request.ok_or_else(bug)?;
+        let model = parts.models.resolve(&request.model)?;
+        let shower = Shower { news: self.news_sender(), step, attempt };
+        let parts = &self.shared.parts;
+        let call = ModelCall {
+            model,
+            request,
+            secrets: parts.secrets.clone(),
+            tools: parts.tools.clone(),
+            verify: self.state.verify_plan(),
+            moment: parts.clock.moment(),
+            shower,
+        };
+        Ok((call, self.shared.stop.child_token()))
+    }
+
+    fn start_tool(&mut self, effect: Effect, turn: TurnId, id: CallId, run: Option<u32>) -> bool {
+        let Some(open) = &self.state.turn else { return false };
+        let (Some(call), step) = (open.call(id).cloned(), open.step) else { return false };
+        let token = self.shared.stop.child_token();
+        let shower = Shower { news: self.news_sender(), step, attempt: run.unwrap_or(1) };
+        let parts = &self.shared.parts;
+        let tool = CallOfTool {
+            tools: parts.tools.clone(),
+            store: parts.store.clone(),
+            secrets: parts.secrets.clone(),
+            session: self.id,
+            turn,
+            call: id,
+            name: call.call.name.clone(),
+            input: call.call.input.clone(),
+            workspace: PathBuf::from(&self.state.settings.workspace_path),
+            verify: self.state.verify_plan(),
+            require_clean: self.state.policy.verify.require_clean,
+            cancel: token.clone(),
+            shower,
+        };
+        let intent = match call.state {
+            CallState::Started { intent } => intent,
+            _ => Intent::default(),
+        };
+        self.running.insert(effect, token.clone());
+        match run {
+            None => self.run_beside(effect, async move {
+                let intent = tool.prepare().await;
+                (Some(Input::ToolPrepared { turn, call: id, intent }), Vec::new())
+            }),
+            Some(run) => {
+                let begun = Instant::now();
+                self.run_beside(effect, async move {
+                    let invoked = tool.run(intent).await;
+                    let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+                    // A call that was stopped has no result of its own; one that came to its end in that instant has.
+                    let stopped = token.is_cancelled() && !invoked.result.ok;
+                    let done = Input::ToolDone { turn, call: id, run, result: invoked.result, duration_ms };
+                    ((!stopped).then_some(done), invoked.left)
+                });
+            }
+        }
+        false
+    }
+
+    fn news_sender(&mut self) -> mpsc::Sender<News> {
+        self.news.get_or_insert_with(|| mpsc::channel(NEWS_MAX)).0.clone()
+    }
+
+    /// Runs an effect beside the session; its last word always comes, even when it panics.
+    fn run_beside(
+        &mut self,
+        effect: Effect,
+        work: impl Future<Output = (Option<Input>, Vec<String>)> + Send + 'static,
+    ) {
+        let news = self.news_sender();
+        self.shared.tasks.spawn(async move {
+            let (input, left) = match AssertUnwindSafe(work).catch_unwind().await {
+                Ok(done) => done,
+                Err(_) => (broken(effect), Vec::new()),
+            };
+            let _ = news.send(News::Done(Box::new(Done { effect, input, left }))).await;
+        });
+    }
+
+    /// Takes in an effect's last word. It counts as running until that is on disk.
+    pub(super) async fn finish(&mut self, done: Done) -> Result<(), (News, Error)> {
+        let Done { effect, input, left } = done;
+        let Some(mut input) = input else {
+            self.running.remove(&effect);
+            self.left.extend(left);
+            self.cut_model |= matches!(effect, Effect::CallModel { .. });
+            return Ok(());
+        };
+        if let Input::ModelFailed { partial, .. } = &mut input {
+            let usage = partial.usage;
+            let cost = partial.cost;
+            *partial = self.shown.cut(usage);
+            partial.cost = cost;
+        }
+        let is_reply = matches!(input, Input::ModelDone { .. });
+        match self.commit(input.clone()).await {
+            Ok(_) => {}
+            Err(Error::Refused(refusal)) => tracing::debug!("session {}: {refusal}", self.id),
+            Err(error) => {
+                if let Input::ModelFailed { partial, .. } = &input {
+                    self.shown.put_back(&partial.text, &partial.thinking);
+                }
+                return Err((News::Done(Box::new(Done { effect, input: Some(input), left })), error));
+            }
+        }
+        if is_reply {
+            self.shown.clear();
+        }
+        self.running.remove(&effect);
+        self.left.extend(left);
+        Ok(())
+    }
+}
+
+fn model_input(
+    turn: TurnId,
+    step: u32,
+    attempt: u32,
+    outcome: Result<tenure_core::command::ModelOutput, Failed>,
+) -> Input {
+    match outcome {
+        Ok(output) => Input::ModelDone { turn, step, attempt, output },
+        Err(Failed { fault, usage, cost }) => {
+            let partial = Partial { usage, cost, ..Partial::default() };
+            Input::ModelFailed { turn, step, attempt, fault, partial }
+        }
+    }
+}
+
+/// What is told of an effect that panicked: a bug of ours ends that one piece of work.
+fn broken(effect: Effect) -> Option<Input> {
+    let why = "this work ended by a fault of the daemon";
+    match effect {
+        Effect::CallModel { turn, step, attempt, .. } => {
+            let fault = Fault::new(FaultKind::Malformed, why);
+            Some(Input::ModelFailed { turn, step, attempt, fault, partial: Partial::default() })
+        }
+        Effect::PrepareTool { turn, call } => Some(Input::ToolPrepared { turn, call, intent: Err(why.into()) }),
+        Effect::RunTool { turn, call, run } => {
+            Some(Input::ToolDone { turn, call, run, result: ToolResult::failed(why), duration_ms: 0 })
+        }
+        Effect::Wake { .. } | Effect::ReportGone { .. } => None,
+    }
+}

@@ -1,0 +1,154 @@
+//! Caches that follow the log: turn records, the listing's row, snapshots. Losing any of them loses nothing.
+
+use bytes::Bytes;
+use tenure_core::{
+    event::{Body, Event},
+    ids::TurnId,
+};
+use tenure_store::{ROW_TITLE_CHARS_MAX, Row};
+use tokio::time::Instant;
+
+use super::Warm;
+use crate::{Error, RecordStatus, TurnRecord, load};
+
+/// A snapshot is taken when the log has grown by this much since the last one.
+const SNAPSHOT_EVERY: u64 = 64 * 1024;
+
+impl Warm {
+    /// Folds an event into its turn's record.
+    pub(super) fn note_record(&mut self, event: &Event) {
+        let Some(turn) = event.turn_id else { return };
+        if !self.records.contains_key(&turn) {
+            match TurnRecord::begin(event) {
+                Some(record) => drop(self.records.insert(turn, record)),
+                None => return,
+            }
+        }
+        if let Some(record) = self.records.get_mut(&turn) {
+            record.take(event);
+            // Only a change of status is put down; a reply under way is in the log already.
+            if is_status_change(&event.body) && !self.touched.contains(&turn) {
+                self.touched.push(turn);
+            }
+        }
+    }
+
+    /// Writes what has changed. Failures are told to the log of the daemon only: these are caches.
+    pub(super) async fn project(&mut self) {
+        let store = self.shared.parts.store.clone();
+        for turn in std::mem::take(&mut self.touched) {
+            let Some(record) = self.records.get_mut(&turn) else { continue };
+            record.refresh(&self.state);
+            let settled = is_settled(record.status);
+            if let Ok(json) = serde_json::to_vec(record)
+                && let Err(error) = store.turn_put(self.id, turn, Bytes::from(json)).await
+            {
+                tracing::debug!("the record of {turn} was not written: {error}");
+            }
+            if settled {
+                self.records.remove(&turn);
+                let _ = store.spool_close(self.id, turn).await;
+            }
+        }
+        self.put_row().await;
+        if self.head.bytes.saturating_sub(self.snapshot_bytes) >= SNAPSHOT_EVERY {
+            self.keep_snapshot().await;
+            self.snapshot_bytes = self.head.bytes;
+        }
+    }
+
+    pub(crate) async fn keep_snapshot(&self) {
+        if let Some(snapshot) = load::snapshot(&self.state)
+            && let Err(error) = self.shared.parts.store.snapshot_put(self.id, snapshot).await
+        {
+            tracing::debug!("no snapshot of {}: {error}", self.id);
+        }
+    }
+
+    async fn put_row(&mut self) {
+        let state = &self.state;
+        let same = self.row.as_ref().is_some_and(|row| {
+            &*row.status == state.status()
+                && row.last_turn_id == state.last_turn_id
+                && row.title.as_deref() == state.settings.title.as_deref().map(cut_title)
+        });
+        if same {
+            return;
+        }
+        let row = Row {
+            id: state.id,
+            created_at: state.created_at,
+            updated_at: state.updated_at,
+            status: state.status().into(),
+            workspace_path: state.settings.workspace_path.as_str().into(),
+            title: state.settings.title.as_deref().map(|title| cut_title(title).into()),
+            last_turn_id: state.last_turn_id,
+        };
+        self.row = Some(row.clone());
+        if let Err(error) = self.shared.parts.store.row_put(row).await {
+            tracing::debug!("the row of {} was not written: {error}", self.id);
+        }
+    }
+
+    /// Before the session goes out of memory.
+    pub(super) async fn settle_down(&mut self) {
+        let store = self.shared.parts.store.clone();
+        self.keep_snapshot().await;
+        self.snapshot_bytes = self.head.bytes;
+        if !self.state.is_pending()
+            && let Err(error) = store.mark_settled(self.id).await
+        {
+            tracing::debug!("{} was not marked as settled: {error}", self.id);
+        }
+        self.active_at = Instant::now();
+    }
+
+    /// The record of a turn, as of now.
+    pub(super) async fn record_of(&mut self, turn: TurnId) -> Result<Option<TurnRecord>, Error> {
+        let store = self.shared.parts.store.clone();
+        let Some(status) = self.state.turn_status(turn) else { return load::record(&*store, self.id, turn).await };
+        let record = match self.records.get(&turn) {
+            Some(record) => Some(record.clone()),
+            None if status.is_settled() => return load::record(&*store, self.id, turn).await,
+            None => TurnRecord::rebuild(&*store, self.id, turn).await?,
+        };
+        let Some(mut record) = record else { return Ok(None) };
+        record.refresh(&self.state);
+        if record.status == RecordStatus::Running && !self.shown.is_empty() {
+            record.status = RecordStatus::Streaming;
+        }
+        self.records.insert(turn, record.clone());
+        Ok(Some(record))
+    }
+}
+
+fn cut_title(title: &str) -> &str {
+    match title.char_indices().nth(ROW_TITLE_CHARS_MAX) {
+        Some((end, _)) => &title[..end],
+        None => title,
+    }
+}
+
+fn is_settled(status: RecordStatus) -> bool {
+    use RecordStatus::*;
+    matches!(status, Completed | Failed | Cancelled | Expired)
+}
+
+fn is_status_change(body: &Body) -> bool {
+    matches!(
+        body,
+        Body::TurnQueued(_)
+            | Body::TurnStarted(_)
+            | Body::TurnCompleted(_)
+            | Body::TurnFailed(_)
+            | Body::TurnCanceled(_)
+            | Body::TurnExpired(_)
+            | Body::TurnInterrupted(_)
+            | Body::TurnResumed(_)
+            | Body::ApprovalRequested(_)
+            | Body::ApprovalGranted(_)
+            | Body::ApprovalDenied(_)
+            | Body::BudgetReached(_)
+            | Body::BudgetRaised(_)
+    )
+}

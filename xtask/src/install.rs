@@ -1,0 +1,73 @@
+//! Finds what the chores lean on and installs what is missing. It says what it does before it does it, and touches nothing that is there.
+
+use std::{
+    env,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::test::cargo;
+
+/// Programs the tests start; each is the Debian package of the same name.
+const PACKAGES: [&str; 3] = ["git", "make", "strace"];
+
+pub fn all_that_is_missing() -> Result<()> {
+    packages()?;
+    for (part, subcommand) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
+        if !cargo_knows(subcommand) {
+            run("rustup", &["component", "add", part])?;
+        }
+    }
+    if !cargo_knows("nextest") {
+        run(&cargo(), &["install", "cargo-nextest", "--locked"])?;
+    }
+    Ok(())
+}
+
+fn packages() -> Result<()> {
+    let missing: Vec<&str> = PACKAGES.into_iter().filter(|name| !on_path(name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !on_path("apt-get") {
+        bail!("these programs are missing and there is no apt-get to install them: {}", missing.join(", "));
+    }
+    apt_get(&["update"])?;
+    apt_get(&[&["install", "--yes", "--no-install-recommends"], &missing[..]].concat())
+}
+
+fn apt_get(arguments: &[&str]) -> Result<()> {
+    if is_root() {
+        return run("apt-get", arguments);
+    }
+    run("sudo", &[&["apt-get"], arguments].concat())
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output();
+    id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+fn on_path(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| Path::new(&folder).join(program).is_file())
+}
+
+fn cargo_knows(subcommand: &str) -> bool {
+    let mut command = Command::new(cargo());
+    command.args([subcommand, "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn run(program: &str, arguments: &[&str]) -> Result<()> {
+    let shown = format!("{program} {}", arguments.join(" "));
+    println!("xtask: installing what is missing: {shown}");
+    let status = Command::new(program).args(arguments).status();
+    let status = status.with_context(|| format!("could not start `{shown}`"))?;
+    if !status.success() {
+        bail!("installing failed ({status}); the command was:\n\n    {shown}\n");
+    }
+    Ok(())
+}
