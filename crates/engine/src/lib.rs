@@ -213,7 +213,7 @@ impl Engine {
             Ok((epoch, head)) => {
                 let warm = Warm::created(self.0.clone(), decision.state, epoch, head);
                 warm.keep_snapshot().await;
-                self.insert(id, warm);
+                self.insert(id, warm).await;
                 Ok(id)
             }
             // The key's first request made it.
@@ -232,12 +232,10 @@ impl Engine {
         SessionCreated { settings, policy, budgets }
     }
 
-    fn insert(&self, id: SessionId, warm: Warm) {
-        let cell = Arc::new(OnceCell::new());
-        let handle = warm.spawn(cell.clone());
-        // A fresh cell takes its first value.
-        let _ = cell.set(handle);
-        lock(&self.0.slots).insert(id, cell);
+    /// Keeps a new session warm, unless somebody who knows its id was faster.
+    async fn insert(&self, id: SessionId, warm: Warm) {
+        let cell = lock(&self.0.slots).entry(id).or_default().clone();
+        cell.get_or_init(|| async { warm.spawn(cell.clone()) }).await;
     }
 
     /// The session's task, warmed up if it is cold.
@@ -312,17 +310,19 @@ impl Engine {
     pub async fn turn(&self, session: SessionId, turn: TurnId, wait: Option<Duration>) -> Result<TurnRecord, Error> {
         let deadline = tokio::time::Instant::now() + wait.unwrap_or_default();
         loop {
-            let state = self.0.warm_state(session);
+            // What changes from here on is noticed, also while the record is being asked for.
+            let mut state = self.0.warm_state(session);
+            if let Some(state) = &mut state {
+                state.borrow_and_update();
+            }
             let record = self.turn_now(session, turn, state.is_some()).await?;
             let Some(mut state) = state.filter(|_| wait.is_some() && !record.status.is_resting()) else {
                 return Ok(record);
             };
-            if record.seq < state.borrow().seq && state.borrow().turn_status(turn).is_none_or(|s| s.is_settled()) {
-                continue;
-            }
             tokio::select! {
-                changed = state.changed() => if changed.is_err() { tokio::task::yield_now().await },
-                () = tokio::time::sleep_until(deadline) => return self.turn_now(session, turn, true).await,
+                // An error says that the session was put out of memory: look again.
+                _ = state.changed() => {}
+                () = tokio::time::sleep_until(deadline) => return Ok(record),
                 () = self.0.stop.cancelled() => return Ok(record),
             }
         }

@@ -136,6 +136,8 @@ pub(crate) struct Warm {
     counted_turn: bool,
     active_at: Instant,
     wake: Option<Timestamp>,
+    /// The right to write is gone, or the log is not what it was: the next task begins anew.
+    lost: bool,
 }
 
 /// Whether the disk takes what is written.
@@ -192,6 +194,7 @@ impl Warm {
             counted_turn: false,
             active_at: Instant::now(),
             wake: None,
+            lost: false,
             shared,
             state,
         }
@@ -211,6 +214,9 @@ impl Warm {
             self.retry_held().await;
             self.reconcile().await;
             self.project().await;
+            if self.lost {
+                break;
+            }
             let idle_at = self.is_idle().then(|| self.active_at + self.shared.parts.config.idle_evict);
             let wake_at = self.wake_at();
             let news = self.news.as_mut().filter(|_| self.held.is_empty()).map(|(_, news)| news);
@@ -312,6 +318,10 @@ impl Warm {
     }
 
     fn disk_refused(&mut self, error: &Error) {
+        if !matches!(error, Error::Store(tenure_store::Error::Disk { .. })) {
+            self.shared.notice(format!("session {} was let go: {error}", self.id));
+            self.lost = true;
+        }
         let wait = match self.disk {
             Disk::Fine => {
                 self.shared.notice(format!("session {} is closed for writing: {error}", self.id));
