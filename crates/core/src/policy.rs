@@ -198,7 +198,8 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_fits_decides() {
-        let rule = |pattern: &str, action| Rule { tool: "shell".into(), pattern: Some(pattern.into()), exact: None, action };
+        let rule =
+            |pattern: &str, action| Rule { tool: "shell".into(), pattern: Some(pattern.into()), exact: None, action };
         let policy = ApprovalPolicy {
             rules: vec![rule("git push*", RuleAction::Deny), rule("git *", RuleAction::Allow)],
             require_for_tools: vec!["write_file".into()],

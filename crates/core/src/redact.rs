@@ -163,9 +163,11 @@ impl StreamRedactor {
         let mut from = text.len().saturating_sub(longest);
         while from < text.len() {
             if text.is_char_boundary(from)
-                && self.secrets.0.iter().any(|secret| {
-                    secret.value.len() > text.len() - from && secret.value.starts_with(&text[from..])
-                })
+                && self
+                    .secrets
+                    .0
+                    .iter()
+                    .any(|secret| secret.value.len() > text.len() - from && secret.value.starts_with(&text[from..]))
             {
                 return from;
             }

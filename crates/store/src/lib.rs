@@ -1,10 +1,7 @@
 //! Keeps logs, spools, snapshots and blobs so that what was acknowledged survives a crash. It never judges what an event means.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use tenure_core::{
     delta::Delta,
     event::Event,
@@ -13,121 +10,22 @@ use tenure_core::{
 };
 use tokio::sync::watch;
 
-/// The fencing token of one writer: an append with an older one is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Epoch(pub u64);
+mod data;
+mod disk;
+mod error;
+mod file;
+mod inbox;
+mod line;
+mod memory;
+mod name;
+mod notices;
+mod tails;
 
-/// Why the store could not do something. The world's fault, never the asker's.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum Error {
-    #[error("there is no session {0}")]
-    NoSession(SessionId),
-    #[error("session {0} exists already")]
-    Exists(SessionId),
-    #[error("another writer has taken over (epoch {theirs}, ours is {ours})")]
-    Fenced { ours: u64, theirs: u64 },
-    #[error("the log is at event {found}, not at {expected}")]
-    Conflict { expected: u64, found: u64 },
-    /// A line further up the log is bad: the session can be read up to it, and not written.
-    #[error("the log of {session} is damaged after event {seq}: {why}")]
-    Damaged { session: SessionId, seq: u64, why: String },
-    /// A write or sync failed; the session is closed for writing until a retry succeeds.
-    #[error("the disk refused {what}: {why}")]
-    Disk { what: String, why: String },
-    #[error("the data folder is in use by process {pid}")]
-    Locked { pid: u32 },
-    #[error("{0}")]
-    Other(String),
-}
+pub use data::*;
+pub use error::{Error, Result};
 
-pub type Result<T> = std::result::Result<T, Error>;
-
-/// One numbered event as the log holds it, ready to be passed on without reading it again.
-#[derive(Debug, Clone)]
-pub struct StoredEvent {
-    pub seq: u64,
-    /// The wire JSON of the event: one object, no line end, without `v`, `more` and `sum`.
-    pub json: Bytes,
-}
-
-impl StoredEvent {
-    pub fn parse(&self) -> Result<Event> {
-        let text = std::str::from_utf8(&self.json).map_err(|error| Error::Other(error.to_string()))?;
-        Event::from_json(text).map_err(|error| Error::Other(format!("event {}: {error}", self.seq)))
-    }
-}
-
-/// Where a log ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
-    pub seq: u64,
-    /// Bytes of the log, as a measure for when to take a snapshot.
-    pub bytes: u64,
-}
-
-/// How much one read may return. Reading ends at whichever is met first, but returns at least one event where there is one.
-#[derive(Debug, Clone, Copy)]
-pub struct Limit {
-    pub events: usize,
-    pub bytes: usize,
-}
-
-impl Default for Limit {
-    fn default() -> Self {
-        Self { events: 256, bytes: 1 << 20 }
-    }
-}
-
-/// One record of a spool and where it ends: the `pos` of its cursor.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SpoolRecord {
-    pub pos: u64,
-    pub delta: Delta,
-}
-
-/// What a spool read found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SpoolPage {
-    /// The whole records after the position; empty at the end.
-    Records(Vec<SpoolRecord>),
-    /// The spool is gone, or shorter than the position, or the position is not the end of a record.
-    Gone,
-}
-
-/// A snapshot: a cache of the fold, opaque to the store, may be deleted at any time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Snapshot {
-    pub seq: u64,
-    /// JSON of the state.
-    pub state: Bytes,
-}
-
-/// A row of the listing. At most 500 bytes in memory each.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Row {
-    pub id: SessionId,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
-    pub status: Arc<str>,
-    pub workspace_path: Arc<str>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub title: Option<Box<str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_turn_id: Option<TurnId>,
-}
-
-/// Titles are cut to this length in the listing.
-pub const ROW_TITLE_CHARS_MAX: usize = 80;
-
-/// A create, fork or import that carried an idempotency key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CreateKey {
-    pub endpoint: String,
-    pub key: String,
-    pub digest: String,
-    pub session_id: SessionId,
-    pub at: Timestamp,
-}
+pub use file::{Durability, FileStore, Options};
+pub use memory::MemoryStore;
 
 /// The narrow door to durable memory. An implementer must keep these:
 /// - `append` is all or nothing and synced before it returns (with `durability = power`); no reader sees an event before that.
@@ -197,10 +95,4 @@ pub trait Store: Send + Sync + 'static {
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport>;
     /// What was cut, mended or found damaged since the last call, for people.
     fn notices(&self) -> Vec<String>;
-}
-
-/// What a sweep did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SweepReport {
-    pub spools_deleted: u64,
 }

@@ -7,6 +7,7 @@ mod cancel;
 mod case;
 mod context;
 mod idempotency;
+mod laws;
 mod properties;
 mod queue_steer;
 mod recover;

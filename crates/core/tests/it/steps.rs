@@ -106,12 +106,7 @@ pub fn asks_costing(cost: Option<MicroUsd>, calls: impl IntoIterator<Item = Tool
 
 /// A reply that names its step and attempt itself.
 pub fn late_reply(turn: &'static str, step: u32, attempt: u32) -> Step {
-    tell(move |world| Input::ModelDone {
-        turn: world.turn(turn),
-        step,
-        attempt,
-        output: output(vec![], Some(7)),
-    })
+    tell(move |world| Input::ModelDone { turn: world.turn(turn), step, attempt, output: output(vec![], Some(7)) })
 }
 
 pub fn fault(kind: FaultKind) -> Step {

@@ -26,7 +26,8 @@ pub struct World {
 
 /// A plain session: runs messages at once, default policy and budgets.
 pub fn plain() -> SessionCreated {
-    let settings = Settings { workspace_path: "/w".into(), auto_run: true, model: "model".into(), ..Default::default() };
+    let settings =
+        Settings { workspace_path: "/w".into(), auto_run: true, model: "model".into(), ..Default::default() };
     SessionCreated { settings, policy: Default::default(), budgets: Default::default() }
 }
 

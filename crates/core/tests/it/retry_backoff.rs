@@ -1,0 +1,158 @@
+//! Failures of the model: another attempt with backoff, or the end of the turn.
+
+use tenure_core::{
+    event::Body,
+    model::{Fault, FaultKind},
+    session::{ATTEMPTS_MAX, RETRYING_MS_MAX},
+};
+
+use crate::{case::case, steps::*};
+
+#[test]
+fn what_may_pass_is_tried_again() {
+    use FaultKind::*;
+    for kind in [RateLimited, Overloaded, Server, Network, StreamCut, StreamStalled, Malformed] {
+        let expected = format!("model_attempt_failed 1.1 {} retry +500", kind.code());
+        case("tried again").given([say("hi")]).when(fault(kind)).then(&[&expected], &["CallModel 1.2 +500"]);
+    }
+}
+
+#[test]
+fn what_would_not_help_ends_the_turn() {
+    use FaultKind::*;
+    for kind in [Auth, BadRequest, UnknownModel, ContextOverflow] {
+        let (failed, ended) =
+            (format!("model_attempt_failed 1.1 {}", kind.code()), format!("turn_failed t1 {}", kind.code()));
+        case("not tried again")
+            .given([say("hi")])
+            .when(fault(kind))
+            .then(&[&failed, &ended], &[])
+            .status("active", "t1 failed");
+    }
+}
+
+#[test]
+fn the_wait_doubles_to_a_bound() {
+    for (failures, waited) in
+        [(0, 500), (1, 1000), (2, 2000), (3, 4000), (4, 8000), (5, 16_000), (6, 32_000), (7, 60_000), (8, 60_000)]
+    {
+        let attempt = failures + 1;
+        let failed = format!("model_attempt_failed 1.{attempt} server retry +{waited}");
+        let wanted = format!("CallModel 1.{} +{waited}", attempt + 1);
+        case("backoff")
+            .given((0..failures).map(|_| fault(FaultKind::Server)).fold(vec![say("hi")], |mut script, step| {
+                script.push(step);
+                script
+            }))
+            .when(fault(FaultKind::Server))
+            .then(&[&failed], &[&wanted]);
+    }
+}
+
+#[test]
+fn retry_after_is_followed() {
+    case("longer than the backoff")
+        .given([say("hi")])
+        .when(fault_after(FaultKind::RateLimited, 7000))
+        .then(&["model_attempt_failed 1.1 rate_limited retry +7000"], &["CallModel 1.2 +7000"]);
+    case("at the bound")
+        .given([say("hi")])
+        .when(fault_after(FaultKind::RateLimited, RETRYING_MS_MAX))
+        .then(&["model_attempt_failed 1.1 rate_limited retry +900000"], &["CallModel 1.2 +900000"]);
+    case("beyond the time in which attempts are made")
+        .given([say("hi")])
+        .when(fault_after(FaultKind::RateLimited, RETRYING_MS_MAX + 1))
+        .then(&["model_attempt_failed 1.1 rate_limited", "turn_failed t1 rate_limited"], &[]);
+    case("an absurd one")
+        .given([say("hi")])
+        .when(fault_after(FaultKind::RateLimited, u64::MAX))
+        .then(&["model_attempt_failed 1.1 rate_limited", "turn_failed t1 rate_limited"], &[]);
+    case("it does not help what cannot be helped")
+        .given([say("hi")])
+        .when(fault_after(FaultKind::Auth, 1))
+        .then(&["model_attempt_failed 1.1 auth", "turn_failed t1 auth"], &[]);
+}
+
+#[test]
+fn retries_end() {
+    let failures = |count: u32| {
+        let mut script = vec![say("hi")];
+        script.extend((0..count).map(|_| fault(FaultKind::Server)));
+        script
+    };
+    case("the tenth attempt is the last")
+        .given(failures(ATTEMPTS_MAX - 1))
+        .when(fault(FaultKind::Server))
+        .then(&["model_attempt_failed 1.10 server", "turn_failed t1 server"], &[]);
+    case("the ninth is not")
+        .given(failures(ATTEMPTS_MAX - 2))
+        .when(fault(FaultKind::Server))
+        .then(&["model_attempt_failed 1.9 server retry +60000"], &["CallModel 1.10 +60000"]);
+    case("fifteen minutes after the first failure")
+        .given([say("hi"), fault(FaultKind::Server), wait(RETRYING_MS_MAX)])
+        .when(fault(FaultKind::Server))
+        .then(&["model_attempt_failed 1.2 server", "turn_failed t1 server"], &[]);
+    case("one slow attempt alone does not end it")
+        .given([say("hi"), wait(2 * RETRYING_MS_MAX)])
+        .when(fault(FaultKind::StreamStalled))
+        .then(&["model_attempt_failed 1.1 stream_stalled retry +500"], &["CallModel 1.2 +500"]);
+    case("a reply starts the count anew")
+        .given(failures(ATTEMPTS_MAX - 1))
+        .given([asks([read("r1")]), done("r1")])
+        .when(fault(FaultKind::Server))
+        .then(&["model_attempt_failed 2.1 server retry +500"], &["CallModel 2.2 +500"]);
+    case("crashes are no failures of the model")
+        .given(failures(ATTEMPTS_MAX - 2))
+        .given([wait(60_000), crash(), wait(60_000)])
+        .when(fault(FaultKind::Server))
+        .then(&["model_attempt_failed 1.10 server retry +60000"], &["CallModel 1.11 +60000"]);
+}
+
+#[test]
+fn the_wait_survives_a_restart() {
+    case("a turn that only waits stays as it is")
+        .given([say("hi"), fault_after(FaultKind::Overloaded, 5000), wait(2000)])
+        .when(crash())
+        .then(&[], &["CallModel 1.2 +3000"])
+        .status("active", "t1 running");
+    case("whatever the policy of recovery")
+        .policy(crate::recover::asking())
+        .given([say("hi"), fault_after(FaultKind::Overloaded, 5000), wait(2000)])
+        .when(crash())
+        .then(&[], &["CallModel 1.2 +3000"]);
+}
+
+#[test]
+fn an_attempt_keeps_the_text_that_was_shown() {
+    let world = case("partial text")
+        .given([say("hi")])
+        .when(fault_with(Fault::new(FaultKind::StreamCut, "cut"), partial("Half a sen")))
+        .then(&["model_attempt_failed 1.1 stream_cut 'Half a sen' retry +500"], &["CallModel 1.2 +500"])
+        .world;
+    let Body::ModelAttemptFailed(failed) = &world.events.last().unwrap().body else { panic!("it failed") };
+    assert_eq!(failed.reason, Fault::new(FaultKind::StreamCut, "cut"));
+    case("the next attempt has its own number")
+        .given([say("hi"), fault(FaultKind::StreamCut)])
+        .when(reply())
+        .then(&["model_output_completed 1.2", "turn_completed t1 not_needed"], &[]);
+}
+
+#[test]
+fn chance_spreads_the_attempts() {
+    use tenure_core::{command::Input, time::Moment};
+    let mut world = crate::world::World::new(crate::world::plain());
+    let Step::Tell(hello) = say("hi") else { unreachable!() };
+    world.tell(hello(&world)).unwrap();
+    for (permille, waited) in [(0u128, 500), (500, 562), (999, 624)] {
+        let input = Input::ModelFailed {
+            turn: world.open_turn(),
+            step: 1,
+            attempt: 1,
+            fault: Fault::new(FaultKind::Server, "x"),
+            partial: partial(""),
+        };
+        let decision = world.session.decide(input, &mut Moment::new(world.now(), permille << 64)).unwrap();
+        let Body::ModelAttemptFailed(failed) = &decision.events[0].body else { panic!("it failed") };
+        assert_eq!(failed.retry_at, Some(world.now().plus_ms(waited)));
+    }
+}

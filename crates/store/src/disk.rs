@@ -1,0 +1,190 @@
+//! The few things the store asks of a file system, and the real one. A faulty one stands beside it for tests.
+//! Nothing here knows what a file is for.
+
+use std::{
+    fs::{DirBuilder, File, OpenOptions, TryLockError},
+    io,
+    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    path::Path,
+    time::UNIX_EPOCH,
+};
+
+/// How a file is opened. Every way but `Read` allows writing too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Open {
+    Read,
+    /// It must be there.
+    Existing,
+    /// It is made if it is not there.
+    Create,
+    /// As `Create`, and emptied.
+    Empty,
+    /// It must not be there.
+    New,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub bytes: u64,
+    pub modified_ms: u64,
+}
+
+/// A file system. Implementers keep what POSIX promises: a rename is atomic; what was not synced may be lost with the power.
+pub(crate) trait Disk: Send + Sync + 'static {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Box<dyn DiskFile>>;
+    /// Makes one folder; fine if it is there.
+    fn make_dir(&self, path: &Path) -> io::Result<Made>;
+    /// The names in a folder that are text; no name of ours is anything else.
+    fn list(&self, path: &Path) -> io::Result<Vec<String>>;
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    fn stat(&self, path: &Path) -> io::Result<Stat>;
+    /// Makes the names in a folder survive a power cut.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+}
+
+/// Whether a folder is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    Now,
+    Before,
+}
+
+pub(crate) trait DiskFile: Send + Sync {
+    /// Reads some bytes; 0 only at the end.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes all; after an error any part of it may be there.
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    fn set_len(&self, bytes: u64) -> io::Result<()>;
+    fn len(&self) -> io::Result<u64>;
+    /// Makes the content survive a power cut.
+    fn sync(&self) -> io::Result<()>;
+    /// Takes the file for this process until it is closed; false if another has it.
+    fn try_lock(&self) -> io::Result<bool>;
+}
+
+impl dyn DiskFile + '_ {
+    /// Fills the buffer, or as much of it as the file has.
+    pub fn read_full_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.read_at(&mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// The whole content; refused when it is larger than `bytes_max`.
+    pub fn read_whole(&self, bytes_max: u64) -> io::Result<Vec<u8>> {
+        let len = self.len()?;
+        if len > bytes_max {
+            return Err(io::Error::other(format!("it has {len} bytes, and {bytes_max} are the limit")));
+        }
+        let mut content = vec![0; usize::try_from(len).map_err(io::Error::other)?];
+        let read = self.read_full_at(&mut content, 0)?;
+        content.truncate(read);
+        Ok(content)
+    }
+}
+
+/// The operating system's file system.
+pub(crate) struct OsDisk {
+    /// False with `durability = "process"`: nothing is synced then.
+    pub syncs: bool,
+}
+
+struct OsFile {
+    file: File,
+    syncs: bool,
+}
+
+impl Disk for OsDisk {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Box<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        // Conversations are nobody else's business.
+        options.read(true).mode(0o600);
+        match how {
+            Open::Read => &mut options,
+            Open::Existing => options.write(true),
+            Open::Create => options.write(true).create(true),
+            Open::Empty => options.write(true).create(true).truncate(true),
+            Open::New => options.write(true).create_new(true),
+        };
+        let file = options.open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is not a plain file"));
+        }
+        Ok(Box::new(OsFile { file, syncs: self.syncs }))
+    }
+
+    fn make_dir(&self, path: &Path) -> io::Result<Made> {
+        match DirBuilder::new().mode(0o700).create(path) {
+            Ok(()) => Ok(Made::Now),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(Made::Before),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(path)? {
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        let metadata = std::fs::metadata(path)?;
+        let since_1970 = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let modified_ms = u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX);
+        Ok(Stat { bytes: metadata.len(), modified_ms })
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        if self.syncs { File::open(path)?.sync_all() } else { Ok(()) }
+    }
+}
+
+impl DiskFile for OsFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if self.syncs { self.file.sync_data() } else { Ok(()) }
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        match self.file.try_lock() {
+            Ok(()) => Ok(true),
+            Err(TryLockError::WouldBlock) => Ok(false),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Why the store could not do something. It never holds a refusal: those are made in `core`.
+
+use std::{fmt, io};
+
+use tenure_core::ids::SessionId;
+
+/// Why the store could not do something. The world's fault, never the asker's.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    #[error("there is no session {0}")]
+    NoSession(SessionId),
+    #[error("session {0} exists already")]
+    Exists(SessionId),
+    #[error("another writer has taken over (epoch {theirs}, ours is {ours})")]
+    Fenced { ours: u64, theirs: u64 },
+    #[error("the log is at event {found}, not at {expected}")]
+    Conflict { expected: u64, found: u64 },
+    /// A line further up the log is bad: the session can be read up to it, and not written.
+    #[error("the log of {session} is damaged after event {seq}: {why}")]
+    Damaged { session: SessionId, seq: u64, why: String },
+    /// A write or sync failed; the session is closed for writing until a retry succeeds.
+    #[error("the disk refused {what}: {why}")]
+    Disk { what: String, why: String },
+    #[error("the data folder is in use by process {pid}")]
+    Locked { pid: u32 },
+    #[error("{0}")]
+    Other(String),
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The disk said no.
+    pub(crate) fn disk(what: impl fmt::Display, why: &io::Error) -> Self {
+        Error::Disk { what: what.to_string(), why: why.to_string() }
+    }
+}

@@ -1,0 +1,54 @@
+//! Blobs: attachments and artifacts beside a log, synced before they are spoken of. Names are checked, never trusted.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use bytes::Bytes;
+use tenure_core::ids::SessionId;
+
+use super::folder::{Folder, Keep, is_missing};
+use crate::{Error, Result, disk::Made, name::check_blob};
+
+pub(crate) fn put(folder: &Folder, session: SessionId, name: &str, bytes: &[u8]) -> Result<()> {
+    check_blob(name)?;
+    let base = folder.layout.session(session);
+    let path = base.join(name);
+    let changed = make_parents(folder, &base, name).map_err(|error| match is_missing(&error) {
+        true => Error::NoSession(session),
+        false => failed(name, &error),
+    })?;
+    folder.replace(&path, &[bytes], Keep::Synced).map_err(|error| failed(name, &error))?;
+    for parent in changed {
+        folder.disk.sync_dir(&parent).map_err(|error| failed(name, &error))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn get(folder: &Folder, session: SessionId, name: &str) -> Result<Option<Bytes>> {
+    check_blob(name)?;
+    let path = folder.layout.session(session).join(name);
+    let content = folder.read_if_there(&path, u64::MAX).map_err(|error| failed(name, &error))?;
+    Ok(content.map(Bytes::from))
+}
+
+/// Makes the folders of a name below `base`, which must be there; gives those in which one was made.
+fn make_parents(folder: &Folder, base: &Path, name: &str) -> io::Result<Vec<PathBuf>> {
+    folder.disk.stat(base)?;
+    let mut changed = Vec::new();
+    let mut at = base.to_owned();
+    let Some(parents) = Path::new(name).parent() else { return Ok(changed) };
+    for part in parents.components() {
+        let next = at.join(part);
+        if folder.disk.make_dir(&next)? == Made::Now {
+            changed.push(at);
+        }
+        at = next;
+    }
+    Ok(changed)
+}
+
+fn failed(name: &str, error: &io::Error) -> Error {
+    Error::disk(format_args!("the blob {name}"), error)
+}

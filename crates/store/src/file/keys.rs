@@ -1,0 +1,165 @@
+//! `keys.ndjson`: the idempotency keys of creates. A key is synced before it counts; keys older than a day are forgotten.
+
+use std::{collections::HashMap, io, sync::Arc};
+
+use tenure_core::{session::KEY_KEPT_MS, time::Timestamp};
+
+use super::{
+    blocking,
+    folder::{Folder, Keep},
+    lines::{Lines, Next},
+};
+use crate::{
+    CreateKey, Error, Result,
+    disk::{DiskFile, Open},
+};
+
+/// Keys of one day; beyond it no create with a key is taken.
+const KEYS_MAX: usize = 200_000;
+const KEY_LINE_BYTES_MAX: usize = 64 << 10;
+/// The file is written anew when it has this many lines more than twice the keys that count.
+const STALE_LINES_MAX: usize = 64;
+
+pub(crate) struct Keys {
+    folder: Arc<Folder>,
+    /// `None` until a key is first asked for.
+    loaded: Arc<tokio::sync::Mutex<Option<Loaded>>>,
+}
+
+struct Loaded {
+    file: Box<dyn DiskFile>,
+    /// Where the next line goes; what stands behind it is cut first.
+    len: u64,
+    lines: usize,
+    by_name: HashMap<(String, String), CreateKey>,
+}
+
+impl Keys {
+    pub fn new(folder: Arc<Folder>) -> Self {
+        Self { folder, loaded: Arc::default() }
+    }
+
+    pub async fn get(&self, endpoint: &str, key: &str, now: Timestamp) -> Result<Option<CreateKey>> {
+        let name = (endpoint.to_owned(), key.to_owned());
+        self.with(now, move |_, keys| Ok(keys.fresh(&name, now).cloned())).await
+    }
+
+    pub async fn put(&self, key: CreateKey) -> Result<CreateKey> {
+        let now = key.at;
+        self.with(now, move |folder, keys| {
+            let name = (key.endpoint.clone(), key.key.clone());
+            if let Some(first) = keys.fresh(&name, now) {
+                return Ok(first.clone());
+            }
+            keys.make_room(folder, now)?;
+            keys.append(&key).map_err(failed)?;
+            keys.by_name.insert(name, key.clone());
+            Ok(key)
+        })
+        .await
+    }
+
+    async fn with<T: Send + 'static>(
+        &self,
+        now: Timestamp,
+        work: impl FnOnce(&Folder, &mut Loaded) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let folder = self.folder.clone();
+        let mut guard = self.loaded.clone().lock_owned().await;
+        blocking(move || match &mut *guard {
+            Some(keys) => work(&folder, keys),
+            empty => work(&folder, empty.insert(Loaded::load(&folder, now).map_err(failed)?)),
+        })
+        .await
+    }
+}
+
+impl Loaded {
+    fn load(folder: &Folder, now: Timestamp) -> io::Result<Loaded> {
+        let file = folder.disk.open(&folder.layout.keys(), Open::Create)?;
+        // A key that a killed daemon wrote may be in the page cache only; and the file's name may be new.
+        file.sync()?;
+        folder.disk.sync_dir(folder.layout.root())?;
+        let mut by_name = HashMap::new();
+        let mut count = 0;
+        let mut lines = Lines::new(&*file, 0, file.len()?, KEY_LINE_BYTES_MAX);
+        let len = loop {
+            match lines.next()? {
+                Next::End => break lines.offset(),
+                Next::Torn { offset } => break offset,
+                Next::TooLong { .. } => {}
+                Next::Line { bytes, .. } => {
+                    if let Some(key) = serde_json::from_slice::<CreateKey>(bytes).ok().filter(|key| is_fresh(key, now))
+                    {
+                        by_name.insert((key.endpoint.clone(), key.key.clone()), key);
+                    }
+                }
+            }
+            count += 1;
+        };
+        let mut keys = Loaded { file, len, lines: count, by_name };
+        if keys.is_mostly_stale() {
+            keys.compact(folder)?;
+        }
+        Ok(keys)
+    }
+
+    fn fresh(&self, name: &(String, String), now: Timestamp) -> Option<&CreateKey> {
+        self.by_name.get(name).filter(|key| is_fresh(key, now))
+    }
+
+    fn is_mostly_stale(&self) -> bool {
+        self.lines > 2 * self.by_name.len() + STALE_LINES_MAX
+    }
+
+    fn make_room(&mut self, folder: &Folder, now: Timestamp) -> Result<()> {
+        if self.by_name.len() < KEYS_MAX {
+            return Ok(());
+        }
+        self.by_name.retain(|_, key| is_fresh(key, now));
+        if self.is_mostly_stale() {
+            self.compact(folder).map_err(failed)?;
+        }
+        match self.by_name.len() < KEYS_MAX {
+            true => Ok(()),
+            false => Err(Error::Other(format!("there are {KEYS_MAX} idempotency keys of the last 24 hours already"))),
+        }
+    }
+
+    fn append(&mut self, key: &CreateKey) -> io::Result<()> {
+        let mut line = serde_json::to_vec(key)?;
+        line.push(b'\n');
+        // Cuts what a torn write of this or an earlier life left behind the last whole line.
+        self.file.set_len(self.len)?;
+        let written = self.file.write_all_at(&line, self.len).and_then(|()| self.file.sync());
+        if let Err(error) = written {
+            // Best effort; the next append cuts again.
+            let _ = self.file.set_len(self.len);
+            return Err(error);
+        }
+        self.len += line.len() as u64;
+        self.lines += 1;
+        Ok(())
+    }
+
+    fn compact(&mut self, folder: &Folder) -> io::Result<()> {
+        let mut content = Vec::new();
+        for key in self.by_name.values() {
+            serde_json::to_writer(&mut content, key)?;
+            content.push(b'\n');
+        }
+        folder.replace(&folder.layout.keys(), &[&content], Keep::Synced)?;
+        self.file = folder.disk.open(&folder.layout.keys(), Open::Existing)?;
+        self.len = content.len() as u64;
+        self.lines = self.by_name.len();
+        Ok(())
+    }
+}
+
+fn is_fresh(key: &CreateKey, now: Timestamp) -> bool {
+    now.ms().saturating_sub(key.at.ms()) < KEY_KEPT_MS
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::disk("the idempotency keys", &error)
+}

@@ -1,0 +1,234 @@
+//! The listing: one row per session in memory, and `index.ndjson` as its cache on disk, which may be deleted at any time.
+
+use std::{collections::HashSet, io, sync::Arc};
+
+use tenure_core::{
+    ids::{SessionId, TurnId},
+    time::Timestamp,
+};
+
+use super::{
+    blocking,
+    folder::{Folder, Keep},
+    lines::{Lines, Next},
+};
+use crate::{
+    Error, Result, Row,
+    disk::{DiskFile, Open},
+};
+
+mod rebuild;
+
+const ROW_LINE_BYTES_MAX: usize = 64 << 10;
+/// The file is written anew when it has this many lines more than twice the rows.
+const STALE_LINES_MAX: usize = 1000;
+
+pub(crate) struct Listing {
+    folder: Arc<Folder>,
+    /// `None` until the listing is first used: start-up reads nothing of it.
+    loaded: Arc<tokio::sync::Mutex<Option<Loaded>>>,
+}
+
+struct Loaded {
+    file: Box<dyn DiskFile>,
+    len: u64,
+    lines: usize,
+    rows: Rows,
+}
+
+/// All rows, oldest first. New sessions have the highest id, so they are put at the end.
+#[derive(Default)]
+struct Rows {
+    entries: Vec<Entry>,
+    /// Texts that many rows share.
+    texts: HashSet<Arc<str>>,
+}
+
+/// A row, packed.
+struct Entry {
+    id: SessionId,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    status: Arc<str>,
+    workspace_path: Arc<str>,
+    title: Option<Box<str>>,
+    last_turn_id: Option<TurnId>,
+}
+
+impl Listing {
+    pub fn new(folder: Arc<Folder>) -> Self {
+        Self { folder, loaded: Arc::default() }
+    }
+
+    pub async fn put(&self, row: Row) -> Result<()> {
+        self.with(move |folder, listing| {
+            let row = row.trimmed();
+            let line = line_of(&row).map_err(failed)?;
+            listing.rows.put(row);
+            listing.append(&line).map_err(failed)?;
+            if listing.lines > 2 * listing.rows.entries.len() + STALE_LINES_MAX {
+                listing.compact(folder).map_err(failed)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    pub async fn list(&self, before: Option<SessionId>, limit: usize) -> Result<Vec<Row>> {
+        self.with(move |_, listing| Ok(listing.rows.page(before, limit))).await
+    }
+
+    async fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Folder, &mut Loaded) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let folder = self.folder.clone();
+        let mut guard = self.loaded.clone().lock_owned().await;
+        blocking(move || match &mut *guard {
+            Some(listing) => work(&folder, listing),
+            empty => work(&folder, empty.insert(Loaded::load(&folder).map_err(failed)?)),
+        })
+        .await
+    }
+}
+
+impl Loaded {
+    fn load(folder: &Folder) -> io::Result<Loaded> {
+        let file = folder.disk.open(&folder.layout.index(), Open::Create)?;
+        let names = folder.disk.list(&folder.layout.sessions())?;
+        let sessions: HashSet<SessionId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        let mut listing = Loaded { file, len: 0, lines: 0, rows: Rows::default() };
+        listing.read(&sessions)?;
+        listing.rebuild_missing(folder, sessions)?;
+        listing.rows.entries.shrink_to_fit();
+        if listing.lines > 2 * listing.rows.entries.len() + STALE_LINES_MAX {
+            listing.compact(folder)?;
+        }
+        Ok(listing)
+    }
+
+    /// Takes in what the file says of sessions that are there; lines that are no rows are passed over.
+    fn read(&mut self, sessions: &HashSet<SessionId>) -> io::Result<()> {
+        let mut rows = std::mem::take(&mut self.rows);
+        let mut lines = Lines::new(&*self.file, 0, self.file.len()?, ROW_LINE_BYTES_MAX);
+        self.len = loop {
+            match lines.next()? {
+                Next::End => break lines.offset(),
+                Next::Torn { offset } => break offset,
+                Next::TooLong { .. } => {}
+                Next::Line { bytes, .. } => {
+                    let row = serde_json::from_slice::<Row>(bytes).ok().filter(|row| sessions.contains(&row.id));
+                    row.into_iter().for_each(|row| rows.put(row.trimmed()));
+                }
+            }
+            self.lines += 1;
+        };
+        self.rows = rows;
+        Ok(())
+    }
+
+    fn rebuild_missing(&mut self, folder: &Folder, mut sessions: HashSet<SessionId>) -> io::Result<()> {
+        for entry in &self.rows.entries {
+            sessions.remove(&entry.id);
+        }
+        let mut lines = Vec::new();
+        for session in sessions {
+            // A session that cannot be read has no row; it never keeps the others from theirs.
+            if let Some(row) = rebuild::row(folder, session) {
+                let row = row.trimmed();
+                lines.extend_from_slice(&line_of(&row)?);
+                self.lines += 1;
+                self.rows.put(row);
+            }
+        }
+        self.append_bytes(&lines)
+    }
+
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        self.append_bytes(line)?;
+        self.lines += 1;
+        Ok(())
+    }
+
+    /// A failed write leaves at most a torn line, which the next one writes over.
+    fn append_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.file.write_all_at(bytes, self.len) {
+            // Best effort: what stays is no row, or one that is true.
+            let _ = self.file.set_len(self.len);
+            return Err(error);
+        }
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn compact(&mut self, folder: &Folder) -> io::Result<()> {
+        self.rows.texts.retain(|text| Arc::strong_count(text) > 1);
+        let mut content = Vec::new();
+        for entry in &self.rows.entries {
+            content.extend_from_slice(&line_of(&entry.to_row())?);
+        }
+        folder.replace(&folder.layout.index(), &[&content], Keep::Unsynced)?;
+        self.file = folder.disk.open(&folder.layout.index(), Open::Existing)?;
+        self.len = content.len() as u64;
+        self.lines = self.rows.entries.len();
+        Ok(())
+    }
+}
+
+impl Rows {
+    fn put(&mut self, row: Row) {
+        let entry = Entry {
+            id: row.id,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            status: self.shared(row.status),
+            workspace_path: self.shared(row.workspace_path),
+            title: row.title,
+            last_turn_id: row.last_turn_id,
+        };
+        match self.entries.binary_search_by_key(&entry.id, |known| known.id) {
+            Ok(at) => self.entries[at] = entry,
+            Err(at) => self.entries.insert(at, entry),
+        }
+    }
+
+    fn shared(&mut self, text: Arc<str>) -> Arc<str> {
+        if let Some(known) = self.texts.get(&text) {
+            return known.clone();
+        }
+        self.texts.insert(text.clone());
+        text
+    }
+
+    fn page(&self, before: Option<SessionId>, limit: usize) -> Vec<Row> {
+        let end = before.map_or(self.entries.len(), |id| self.entries.partition_point(|entry| entry.id < id));
+        self.entries[..end].iter().rev().take(limit).map(Entry::to_row).collect()
+    }
+}
+
+impl Entry {
+    fn to_row(&self) -> Row {
+        Row {
+            id: self.id,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+            status: self.status.clone(),
+            workspace_path: self.workspace_path.clone(),
+            title: self.title.clone(),
+            last_turn_id: self.last_turn_id,
+        }
+    }
+}
+
+fn line_of(row: &Row) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(row)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::disk("the listing", &error)
+}
+
+#[cfg(test)]
+mod tests;

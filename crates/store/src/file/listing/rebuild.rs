@@ -1,0 +1,94 @@
+//! Makes a row from a session's own files when the listing has none. A guess where it must be: the engine puts a true
+//! row as soon as the session is used.
+
+use serde::Deserialize;
+use tenure_core::{
+    event::{Body, Event},
+    ids::{SessionId, TurnId},
+    time::Timestamp,
+};
+
+use crate::{
+    Row,
+    disk::{DiskFile, Open},
+    file::{
+        folder::Folder,
+        lines::{Lines, Next},
+        snapshot,
+    },
+    line::{LINE_BYTES_MAX, Line, Place},
+};
+
+/// How far back from its end a log is searched for its last line.
+const TAIL_BYTES: u64 = 64 << 10;
+
+/// What is taken from a snapshot's state, as far as it is there.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Sketch {
+    updated_at: Option<Timestamp>,
+    settings: SketchSettings,
+    last_turn_id: Option<TurnId>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SketchSettings {
+    title: Option<String>,
+}
+
+/// The row of a session with at least one readable event.
+pub(crate) fn row(folder: &Folder, session: SessionId) -> Option<Row> {
+    let file = folder.disk.open(&folder.layout.log(session), Open::Read).ok()?;
+    let first = first_event(&*file)?;
+    let last = last_event(&*file);
+    let sketch: Sketch =
+        snapshot::read(folder, session).and_then(|found| serde_json::from_slice(&found.state).ok()).unwrap_or_default();
+    let (workspace_path, title) = match &first.body {
+        Body::SessionCreated(created) => (&*created.settings.workspace_path, created.settings.title.clone()),
+        _ => ("", None),
+    };
+    Some(Row {
+        id: session,
+        created_at: first.ts,
+        updated_at: last.as_ref().map(|event| event.ts).max(sketch.updated_at).unwrap_or(first.ts),
+        status: last.as_ref().map_or("active", |event| status_after(&event.body)).into(),
+        workspace_path: workspace_path.into(),
+        title: sketch.settings.title.or(title).map(Into::into),
+        last_turn_id: last.and_then(|event| event.turn_id).or(sketch.last_turn_id),
+    })
+}
+
+/// The last event of an ended session says how it ended; nothing comes after it.
+fn status_after(body: &Body) -> &'static str {
+    match body {
+        Body::SessionCompleted(_) => "completed",
+        Body::SessionFailed(_) => "failed",
+        Body::SessionCanceled(_) => "canceled",
+        Body::SessionExpired(_) => "expired",
+        Body::ApprovalRequested(_) => "waiting_approval",
+        _ => "active",
+    }
+}
+
+fn first_event(file: &dyn DiskFile) -> Option<Event> {
+    let mut lines = Lines::new(file, 0, file.len().ok()?, LINE_BYTES_MAX);
+    let Next::Line { bytes, .. } = lines.next().ok()? else { return None };
+    let line = Line::parse(bytes)?;
+    line.follow(&Place::START).ok()?;
+    event_of(bytes)
+}
+
+fn last_event(file: &dyn DiskFile) -> Option<Event> {
+    let len = file.len().ok()?;
+    let start = len.saturating_sub(TAIL_BYTES);
+    let mut tail = vec![0; usize::try_from(len - start).ok()?];
+    let read = file.read_full_at(&mut tail, start).ok()?;
+    let whole = &tail[..tail[..read].iter().rposition(|byte| *byte == b'\n')?];
+    let from = whole.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    event_of(&whole[from..])
+}
+
+fn event_of(bytes: &[u8]) -> Option<Event> {
+    Event::from_json(std::str::from_utf8(bytes).ok()?).ok()
+}

@@ -1,0 +1,67 @@
+//! The lock of the data folder: one daemon at a time, each with a higher epoch. A lock whose holder died never blocks.
+
+use std::{io, thread, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::folder::Folder;
+use crate::{
+    Epoch, Error, Result,
+    disk::{DiskFile, Open},
+};
+
+/// How often, and how long apart, a second daemon looks for the first one's pid, which is written just after locking.
+const PID_READS_MAX: u32 = 20;
+const PID_READ_PAUSE: Duration = Duration::from_millis(10);
+const LOCK_BYTES_MAX: usize = 4096;
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Holder {
+    pid: u32,
+    epoch: u64,
+}
+
+/// Held for as long as the store lives; the operating system lets go of it when the process ends.
+pub(crate) struct Lock {
+    file: Box<dyn DiskFile>,
+    pub epoch: Epoch,
+}
+
+impl Lock {
+    /// Takes the folder and counts the epoch up. Nothing is synced here: that is done with the first append.
+    pub fn take(folder: &Folder) -> Result<Lock> {
+        let failed = |error: io::Error| Error::disk("to lock the data folder", &error);
+        let file = folder.disk.open(&folder.layout.lock(), Open::Create).map_err(failed)?;
+        if !file.try_lock().map_err(failed)? {
+            return Err(Error::Locked { pid: holder_pid(&*file) });
+        }
+        let before = read_holder(&*file).map_or(0, |holder| holder.epoch);
+        let holder = Holder { pid: std::process::id(), epoch: before + 1 };
+        let mut text = serde_json::to_vec(&holder).map_err(|error| failed(error.into()))?;
+        text.push(b'\n');
+        file.write_all_at(&text, 0).map_err(failed)?;
+        file.set_len(text.len() as u64).map_err(failed)?;
+        Ok(Lock { file, epoch: Epoch(holder.epoch) })
+    }
+
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+}
+
+/// Reads the first JSON value and passes over the rest, which a crash may have left from a longer one.
+fn read_holder(file: &dyn DiskFile) -> Option<Holder> {
+    let mut text = [0; LOCK_BYTES_MAX];
+    let read = file.read_full_at(&mut text, 0).ok()?;
+    serde_json::Deserializer::from_slice(&text[..read]).into_iter().next()?.ok()
+}
+
+fn holder_pid(file: &dyn DiskFile) -> u32 {
+    for _ in 0..PID_READS_MAX {
+        if let Some(holder) = read_holder(file) {
+            return holder.pid;
+        }
+        thread::sleep(PID_READ_PAUSE);
+    }
+    0
+}

@@ -1,0 +1,175 @@
+//! The logs that are open by now: a bounded number of file handles, one `Log` per session and never two.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tenure_core::ids::SessionId;
+
+use super::{blocking, folder::Folder, log::Log, log::ends_at, snapshot};
+use crate::{
+    Error, Result,
+    disk::{DiskFile, Open},
+    line::Place,
+};
+
+/// Logs kept open at a time; more only while more are in use at the same instant.
+const LOGS_OPEN_MAX: usize = 256;
+
+pub(crate) struct Logs {
+    folder: Arc<Folder>,
+    slots: Mutex<Slots>,
+    /// Sessions that an earlier life left open: it may have written to their logs without syncing.
+    unsynced: Mutex<HashSet<SessionId>>,
+}
+
+#[derive(Default)]
+struct Slots {
+    by_session: HashMap<SessionId, Slot>,
+    tick: u64,
+}
+
+/// The lock of a cell is held while its log is being opened, so that nobody opens it twice.
+type Cell = Arc<tokio::sync::Mutex<Option<Arc<Log>>>>;
+
+struct Slot {
+    cell: Cell,
+    used: u64,
+}
+
+/// What to do when there is no log file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    Refuse,
+    Make,
+}
+
+impl Logs {
+    pub fn new(folder: Arc<Folder>, left_open: Vec<SessionId>) -> Self {
+        Self { folder, slots: Mutex::default(), unsynced: Mutex::new(left_open.into_iter().collect()) }
+    }
+
+    /// The log of a session that exists.
+    pub async fn get(self: &Arc<Self>, session: SessionId) -> Result<Arc<Log>> {
+        let log = self.open(session, Missing::Refuse).await?;
+        if log.exists() { Ok(log) } else { Err(Error::NoSession(session)) }
+    }
+
+    /// The log of a session that exists or is about to: its first decision may still have to come.
+    pub async fn get_or_make(self: &Arc<Self>, session: SessionId) -> Result<Arc<Log>> {
+        self.open(session, Missing::Make).await
+    }
+
+    /// The log if it is open, for those who need nothing from a closed one.
+    pub async fn get_if_open(&self, session: SessionId) -> Option<Arc<Log>> {
+        let cell = self.slots().by_session.get(&session)?.cell.clone();
+        cell.lock().await.clone()
+    }
+
+    /// Whether an earlier life may have left unsynced bytes in this log.
+    pub fn is_unsynced(&self, session: SessionId) -> bool {
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).contains(&session)
+    }
+
+    async fn open(self: &Arc<Self>, session: SessionId, missing: Missing) -> Result<Arc<Log>> {
+        let cell = self.cell(session);
+        let mut guard = cell.lock_owned().await;
+        if let Some(log) = &*guard {
+            return Ok(log.clone());
+        }
+        let logs = self.clone();
+        // The guard goes with the work: if the asker gives up, the next one still waits for it.
+        let opened = blocking(move || {
+            let log = Arc::new(logs.open_file(session, missing)?);
+            *guard = Some(log.clone());
+            Ok(log)
+        })
+        .await;
+        if opened.is_err() {
+            self.forget_empty(session);
+        }
+        opened
+    }
+
+    fn cell(&self, session: SessionId) -> Cell {
+        let mut slots = self.slots();
+        slots.tick += 1;
+        let used = slots.tick;
+        if let Some(slot) = slots.by_session.get_mut(&session) {
+            slot.used = used;
+            return slot.cell.clone();
+        }
+        slots.make_room();
+        let cell = Cell::default();
+        slots.by_session.insert(session, Slot { cell: cell.clone(), used });
+        cell
+    }
+
+    /// A session that is not there leaves nothing behind, however often it is asked for.
+    fn forget_empty(&self, session: SessionId) {
+        let mut slots = self.slots();
+        if slots.by_session.get(&session).is_some_and(Slot::is_unused) {
+            slots.by_session.remove(&session);
+        }
+    }
+
+    fn open_file(&self, session: SessionId, missing: Missing) -> Result<Log> {
+        let failed = |error: io::Error| Error::disk(format_args!("to open the log of {session}"), &error);
+        let path = self.folder.layout.log(session);
+        let file = match self.folder.open_if_there(&path, Open::Existing).map_err(failed)? {
+            Some(file) => file,
+            None if missing == Missing::Refuse => return Err(Error::NoSession(session)),
+            None => {
+                self.folder.disk.make_dir(&self.folder.layout.session(session)).map_err(failed)?;
+                self.folder.disk.open(&path, Open::Create).map_err(failed)?
+            }
+        };
+        if self.is_unsynced(session) {
+            // What a killed daemon wrote may only be in the page cache; it is neither shown nor built on before it is safe.
+            file.sync().map_err(failed)?;
+            self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+        }
+        let from = self.known_place(session, &*file);
+        Log::open(self.folder.clone(), session, file, from)
+    }
+
+    /// A place up to which the log was good when its snapshot was taken; the start if there is none that fits.
+    fn known_place(&self, session: SessionId, file: &dyn DiskFile) -> Place {
+        snapshot::read(&self.folder, session)
+            .map(|snapshot| snapshot.place)
+            .filter(|place| ends_at(file, place).unwrap_or(false))
+            .unwrap_or(Place::START)
+    }
+
+    fn slots(&self) -> std::sync::MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Slots {
+    /// Closes the log that was not used for longest, if one is not in use.
+    fn make_room(&mut self) {
+        if self.by_session.len() < LOGS_OPEN_MAX {
+            return;
+        }
+        let oldest = self.by_session.iter().filter(|(_, slot)| slot.is_unused()).min_by_key(|(_, slot)| slot.used);
+        if let Some(session) = oldest.map(|(session, _)| *session) {
+            self.by_session.remove(&session);
+        }
+    }
+}
+
+impl Slot {
+    /// New holders only come through the slots, which are locked: what is unused now stays so.
+    fn is_unused(&self) -> bool {
+        if Arc::strong_count(&self.cell) > 1 {
+            return false;
+        }
+        match self.cell.try_lock() {
+            Ok(log) => log.as_ref().is_none_or(|log| Arc::strong_count(log) == 1 && !log.is_overlong()),
+            Err(_) => false,
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The marks in `open/`: which sessions a start-up must look at. A mark is durable before its session's first append of this life.
+
+use std::{
+    collections::HashSet,
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tenure_core::ids::SessionId;
+
+use super::{
+    folder::{Folder, is_missing},
+    lock::Lock,
+};
+use crate::{Error, Result, disk::Open};
+
+pub(crate) struct Marks {
+    folder: Arc<Folder>,
+    lock: Lock,
+    /// Sessions whose mark is known to be there and synced.
+    marked: Mutex<HashSet<SessionId>>,
+    /// Whether this life's first syncs are done: epoch, folders, and marks that an earlier life may not have synced.
+    founded: Mutex<Founded>,
+}
+
+/// Whether the first syncs are done, and if not, which folders got a new folder at start-up.
+enum Founded {
+    NotYet(Vec<PathBuf>),
+    Yes,
+}
+
+impl Marks {
+    /// `changed` are the folders in which start-up made others.
+    pub fn new(folder: Arc<Folder>, lock: Lock, changed: Vec<PathBuf>) -> Self {
+        Self { folder, lock, marked: Mutex::default(), founded: Mutex::new(Founded::NotYet(changed)) }
+    }
+
+    pub fn epoch(&self) -> crate::Epoch {
+        self.lock.epoch
+    }
+
+    /// Sessions marked by now; names that are no ids are passed over.
+    pub fn list(&self) -> Result<Vec<SessionId>> {
+        let names =
+            self.folder.disk.list(&self.folder.layout.open()).map_err(|e| Error::disk("to list open sessions", &e))?;
+        Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
+    }
+
+    /// Makes sure that a start-up will find this session. Called before every append; costs nothing but once.
+    pub fn put(&self, session: SessionId) -> Result<()> {
+        self.found().map_err(|error| Error::disk("to sync the data folder", &error))?;
+        if self.marked.lock().unwrap_or_else(PoisonError::into_inner).contains(&session) {
+            return Ok(());
+        }
+        let failed = |error: io::Error| Error::disk(format_args!("to mark {session} as open"), &error);
+        self.folder.disk.open(&self.folder.layout.open_mark(session), Open::Create).map_err(failed)?;
+        self.folder.disk.sync_dir(&self.folder.layout.open()).map_err(failed)?;
+        self.marked.lock().unwrap_or_else(PoisonError::into_inner).insert(session);
+        Ok(())
+    }
+
+    /// Takes the mark away; not synced, a mark too many does no harm.
+    pub fn remove(&self, session: SessionId) -> Result<()> {
+        self.marked.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+        match self.folder.disk.remove(&self.folder.layout.open_mark(session)) {
+            Err(error) if !is_missing(&error) => Err(Error::disk(format_args!("to mark {session} as settled"), &error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn found(&self) -> io::Result<()> {
+        let mut founded = self.founded.lock().unwrap_or_else(PoisonError::into_inner);
+        let Founded::NotYet(changed) = &*founded else { return Ok(()) };
+        let (disk, layout) = (&self.folder.disk, &self.folder.layout);
+        self.lock.sync()?;
+        disk.sync_dir(&layout.open())?;
+        disk.sync_dir(&layout.sessions())?;
+        disk.sync_dir(layout.root())?;
+        for folder in changed {
+            disk.sync_dir(folder)?;
+        }
+        *founded = Founded::Yes;
+        Ok(())
+    }
+}

@@ -1,0 +1,269 @@
+//! What a write tool is about to do to files: computed in memory, recorded as an intent, then carried out all or
+//! nothing. It never changes a file that is not what the intent says it was.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tenure_core::tool::{FileChange, Intent, ToolResult};
+
+use crate::{
+    CallContext, Invoked,
+    replace::{self, Content, Like, Made, digest},
+    tool::on_disk,
+    workspace::{Found, Inside, Workspace},
+};
+
+/// What the model is shown of a diff.
+const DIFF_BYTES_MAX: usize = 4 * 1024;
+/// Longer files are not compared line by line: that takes too long.
+const DIFFED_BYTES_MAX: usize = 64 * 1024;
+
+/// One file, before and after. `None`: no such file.
+#[derive(Debug, Clone)]
+pub(crate) struct Change {
+    pub(crate) path: Inside,
+    pub(crate) before: Option<Found>,
+    pub(crate) after: Option<Vec<u8>>,
+    /// Only looked at for a new file.
+    pub(crate) executable: bool,
+}
+
+/// Computes the changes an input asks for from the files as they are now.
+pub(crate) type Plan = fn(&Workspace, &Value) -> Result<Vec<Change>, String>;
+
+/// How much a result says.
+#[derive(Clone, Copy)]
+pub(crate) enum Summary {
+    WithDiff,
+    /// The model wrote the diff itself.
+    CountsOnly,
+}
+
+/// The intent of a call; the old bytes are kept before it is returned.
+pub(crate) async fn prepare(context: &CallContext, input: &Value, plan: Plan) -> Result<Intent, String> {
+    let changes = compute(context, input, plan).await?;
+    let mut files = Vec::with_capacity(changes.len());
+    for (at, change) in changes.into_iter().enumerate() {
+        let mut file = change.recorded();
+        if let Some(found) = change.before {
+            let name = context.blob_name(&format!("-{at}.old"));
+            context.blobs.put(&name, Bytes::from(found.bytes)).await?;
+            file.old_bytes = Some(name);
+        }
+        files.push(file);
+    }
+    Ok(Intent { files })
+}
+
+/// Carries the intent out, if the files still are what it says.
+pub(crate) async fn invoke(
+    context: &CallContext,
+    input: &Value,
+    intent: &Intent,
+    plan: Plan,
+    summary: Summary,
+) -> Invoked {
+    if context.cancel.is_cancelled() {
+        return Invoked::failed("stopped before anything was changed");
+    }
+    let (path, input, intent) = (context.workspace.clone(), input.clone(), intent.clone());
+    let done = on_disk(move || {
+        let workspace = Workspace::open(&path)?;
+        let changes = checked(plan(&workspace, &input)).map_err(|error| drifted(&workspace, &intent, error))?;
+        matches_intent(&changes, &intent)?;
+        carry_out(&workspace, &changes)?;
+        Ok(result_of(&changes, summary))
+    });
+    match done.await {
+        Ok(result) => Invoked::done(result),
+        Err(error) => Invoked::failed(error),
+    }
+}
+
+async fn compute(context: &CallContext, input: &Value, plan: Plan) -> Result<Vec<Change>, String> {
+    let (path, input) = (context.workspace.clone(), input.clone());
+    on_disk(move || {
+        let workspace = Workspace::open(&path)?;
+        let changes = checked(plan(&workspace, &input))?;
+        let mut seen = HashSet::new();
+        for change in &changes {
+            if !seen.insert(workspace.place(&change.path)?.identity()?) {
+                return Err(format!("{} is named twice", change.path));
+            }
+        }
+        Ok(changes)
+    })
+    .await
+}
+
+fn checked(changes: Result<Vec<Change>, String>) -> Result<Vec<Change>, String> {
+    changes.and_then(|changes| if changes.is_empty() { Err("nothing to change".into()) } else { Ok(changes) })
+}
+
+impl Change {
+    fn recorded(&self) -> FileChange {
+        FileChange {
+            path: self.path.as_str().to_owned(),
+            before: self.before.as_ref().map(|found| digest(&found.bytes)),
+            after: self.after.as_deref().map(digest),
+            old_bytes: None,
+            mode: self.before.as_ref().map(|found| found.mode),
+        }
+    }
+}
+
+/// A patch that no longer applies says so because its file changed; that is the better reason to give.
+fn drifted(workspace: &Workspace, intent: &Intent, error: String) -> String {
+    for file in &intent.files {
+        let now = workspace.inside(&file.path).and_then(|path| workspace.place(&path)?.current(&path));
+        if now.is_ok_and(|now| now.map(|found| digest(&found.bytes)) != file.before) {
+            return changed_since(&file.path);
+        }
+    }
+    error
+}
+
+fn matches_intent(changes: &[Change], intent: &Intent) -> Result<(), String> {
+    let same_paths = changes.len() == intent.files.len()
+        && changes.iter().zip(&intent.files).all(|(change, file)| change.path.as_str() == file.path);
+    if !same_paths {
+        return Err("the call is not the one that was recorded; nothing was changed".into());
+    }
+    for (change, file) in changes.iter().zip(&intent.files) {
+        let now = change.recorded();
+        if now.before != file.before || now.after != file.after {
+            return Err(changed_since(&file.path));
+        }
+    }
+    Ok(())
+}
+
+fn changed_since(path: &str) -> String {
+    format!("the file {path} changed since this call was prepared; nothing was changed. Read it again and try anew.")
+}
+
+/// All files or none: on an error, those already done are put back.
+fn carry_out(workspace: &Workspace, changes: &[Change]) -> Result<(), String> {
+    let mut made = vec![];
+    for (at, change) in changes.iter().enumerate() {
+        if let Err(error) = change.carry_out(workspace, &mut made) {
+            let stuck = put_back(workspace, &changes[..=at]);
+            replace::unmake(made);
+            return Err(match stuck.is_empty() {
+                true => format!("{error}; nothing was changed"),
+                false => format!("{error}; these could not be put back: {}", stuck.join("; ")),
+            });
+        }
+    }
+    Ok(())
+}
+
+impl Change {
+    fn carry_out(&self, workspace: &Workspace, made: &mut Vec<Made>) -> Result<(), String> {
+        let place = workspace.place(&self.path)?;
+        match &self.after {
+            None => replace::remove(&place, &self.path),
+            Some(bytes) => {
+                let like = match &self.before {
+                    Some(found) => Like::Replaced(found),
+                    None => Like::New { executable: self.executable },
+                };
+                made.extend(replace::put(&place, &self.path, &Content { bytes, like })?);
+                Ok(())
+            }
+        }
+    }
+
+    fn put_back(&self, workspace: &Workspace) -> Result<(), String> {
+        let place = workspace.place(&self.path)?;
+        let now = place.current(&self.path)?;
+        let same = now.as_ref().map(|found| &found.bytes) == self.before.as_ref().map(|found| &found.bytes);
+        // Someone else's content is not ours to take away.
+        let ours = now.as_ref().map(|found| &found.bytes) == self.after.as_ref();
+        match (&self.before, same, ours) {
+            (_, true, _) => Ok(()),
+            (_, false, false) => Err(format!("{} was changed by someone else", self.path)),
+            (None, false, true) => replace::remove(&place, &self.path),
+            (Some(found), false, true) => {
+                let like = Like::Restored { mode: Some(found.mode), owner: Some(found.owner) };
+                replace::put(&place, &self.path, &Content { bytes: &found.bytes, like }).map(drop)
+            }
+        }
+    }
+}
+
+/// What could not be put back, and why. One file may stand in another's way until that is put back, hence twice.
+fn put_back(workspace: &Workspace, changes: &[Change]) -> Vec<String> {
+    let stuck: Vec<&Change> = changes.iter().rev().filter(|change| change.put_back(workspace).is_err()).collect();
+    stuck.into_iter().filter_map(|change| change.put_back(workspace).err()).collect()
+}
+
+fn result_of(changes: &[Change], summary: Summary) -> ToolResult {
+    let mut text = String::new();
+    let mut files = vec![];
+    for change in changes {
+        let compared = Compared::of(change);
+        text.push_str(&format!("{} {} ({})\n", change.verb(), change.path, compared.counts(change)));
+        files.push(json!({"path": change.path.as_str(), "added": compared.added, "removed": compared.removed}));
+        if let (Summary::WithDiff, Some(diff)) = (summary, &compared.diff) {
+            text.push_str(&crate::output::head_of(diff, DIFF_BYTES_MAX.saturating_sub(text.len())));
+        }
+    }
+    let text = crate::output::head_of(&text, crate::OUTPUT_BYTES_MAX);
+    ToolResult { detail: json!({ "files": files }), ..ToolResult::ok(text.trim_end()) }
+}
+
+impl Change {
+    fn verb(&self) -> &'static str {
+        match (&self.before, &self.after) {
+            (None, _) => "created",
+            (_, None) => "deleted",
+            (Some(found), Some(after)) if found.bytes == *after => "left as it was:",
+            _ => "changed",
+        }
+    }
+}
+
+/// How many lines differ; unknown for long files.
+struct Compared {
+    added: Option<usize>,
+    removed: Option<usize>,
+    /// Only where a file was changed.
+    diff: Option<String>,
+}
+
+impl Compared {
+    fn of(change: &Change) -> Self {
+        let lines = |bytes: &[u8]| bytes.split_inclusive(|byte| *byte == b'\n').count();
+        match (&change.before, &change.after) {
+            (None, after) => {
+                Self { added: Some(lines(after.as_deref().unwrap_or_default())), removed: Some(0), diff: None }
+            }
+            (Some(found), None) => Self { added: Some(0), removed: Some(lines(&found.bytes)), diff: None },
+            (Some(found), Some(after)) => Self::texts(&found.bytes, after),
+        }
+    }
+
+    fn texts(before: &[u8], after: &[u8]) -> Self {
+        if before.len().max(after.len()) > DIFFED_BYTES_MAX {
+            return Self { added: None, removed: None, diff: None };
+        }
+        let (before, after) = (String::from_utf8_lossy(before), String::from_utf8_lossy(after));
+        let patch = diffy::create_patch(&before, &after);
+        let all = || patch.hunks().iter().flat_map(|hunk| hunk.lines());
+        let added = all().filter(|line| matches!(line, diffy::Line::Insert(_))).count();
+        let removed = all().filter(|line| matches!(line, diffy::Line::Delete(_))).count();
+        let text = patch.to_string();
+        // The header names "original" and "modified"; the line above already names the file.
+        let diff = text.find("@@ ").map(|at| text[at..].to_owned());
+        Self { added: Some(added), removed: Some(removed), diff }
+    }
+
+    fn counts(&self, change: &Change) -> String {
+        match (self.added, self.removed) {
+            (Some(added), Some(removed)) => format!("+{added} -{removed}"),
+            _ => format!("{} bytes now", change.after.as_ref().map_or(0, Vec::len)),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What the daemon and a supervisor say to each other: one order, perhaps a stop, one report, each a JSON line. The
+//! order is the gate: until it comes, the supervisor does not even know what to start.
+
+use serde::{Deserialize, Serialize};
+
+/// From the daemon, once the supervisor's pid is recorded. The command inherits the supervisor's folder and environment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Order {
+    /// The program and its arguments.
+    pub(crate) command: Vec<String>,
+    pub(crate) timeout_ms: u64,
+    pub(crate) namespaces: bool,
+}
+
+/// The line that ends the command and everything it started.
+pub(crate) const STOP: &str = "stop\n";
+/// A line of either direction longer than this is a bug.
+pub(crate) const LINE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// From the supervisor, when everything it started is gone or was given up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) exit: Exit,
+    /// What did not end, by name and pid.
+    #[serde(default)]
+    pub(crate) left: Vec<String>,
+    /// Whether the command ran in its own pid namespace.
+    #[serde(default)]
+    pub(crate) namespaced: bool,
+}
+
+/// How the command came to its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Exit {
+    Code(i32),
+    Signal(i32),
+    TimedOut,
+    Stopped,
+    /// It never ran, or what became of it is not known.
+    Failed(String),
+}

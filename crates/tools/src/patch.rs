@@ -1,0 +1,292 @@
+//! Reads a unified diff over one or more files and applies it strictly. It never guesses: a hunk whose line counts or
+//! context do not fit is an error, and nothing here touches a file.
+
+use diffy::Patch;
+
+/// The changes to one file that a diff asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FilePatch {
+    pub(crate) path: String,
+    pub(crate) kind: Kind,
+    /// The file headers and hunks alone.
+    text: String,
+    pub(crate) executable: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Create,
+    Delete,
+    Modify,
+}
+
+/// Every file of a diff, in its order.
+pub(crate) fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
+    let mut reader = Reader { lines: text.split_inclusive('\n').collect(), at: 0, sections: vec![], executable: false };
+    reader.read()?;
+    if reader.sections.is_empty() {
+        return Err("the patch names no file: it must be a unified diff with lines --- a/path and +++ b/path".into());
+    }
+    reader.sections.into_iter().map(Section::into_file).collect()
+}
+
+impl FilePatch {
+    /// The file's new bytes. Where all its lines end in CRLF and the patch has only LF, CRLF is kept.
+    pub(crate) fn apply(&self, before: &[u8]) -> Result<Vec<u8>, String> {
+        let crlf = ends_in_crlf(before) && !self.text.contains("\r\n");
+        let base = if crlf { without_cr(before) } else { before.to_vec() };
+        let patch = Patch::from_bytes(self.text.as_bytes()).map_err(|error| format!("{}: {error}", self.path))?;
+        let after = diffy::apply_bytes(&base, &patch).map_err(|error| {
+            format!(
+                "{}: {error}: the lines it expects are not in the file. Read the file again and make the patch anew.",
+                self.path
+            )
+        })?;
+        Ok(if crlf { with_cr(&after) } else { after })
+    }
+}
+
+/// The lines of one file's part, before its names are looked at.
+struct Section {
+    text: String,
+    executable: bool,
+}
+
+impl Section {
+    fn into_file(self) -> Result<FilePatch, String> {
+        let patch = Patch::from_bytes(self.text.as_bytes()).map_err(|error| format!("not a valid patch: {error}"))?;
+        let name = |name: Option<&[u8]>| String::from_utf8_lossy(name.unwrap_or_default()).into_owned();
+        let (old, new) = (name(patch.original()), name(patch.modified()));
+        let (path, kind) = match (old.as_str(), new.as_str()) {
+            ("/dev/null", new) => (strip(new, "b/"), Kind::Create),
+            (old, "/dev/null") => (strip(old, "a/"), Kind::Delete),
+            (old, new) => (one_path(old, new)?, Kind::Modify),
+        };
+        if patch.hunks().is_empty() {
+            return Err(format!("{path}: the patch has no hunks for it"));
+        }
+        Ok(FilePatch { path: path.to_owned(), kind, executable: self.executable, text: self.text })
+    }
+}
+
+fn strip<'n>(name: &'n str, prefix: &str) -> &'n str {
+    name.strip_prefix(prefix).unwrap_or(name)
+}
+
+fn one_path<'n>(old: &'n str, new: &'n str) -> Result<&'n str, String> {
+    match (old.strip_prefix("a/"), new.strip_prefix("b/")) {
+        (Some(old), Some(new)) if old == new => Ok(new),
+        _ if old == new => Ok(new),
+        _ => Err(format!("{old} and {new} differ: {RENAMES}")),
+    }
+}
+
+const RENAMES: &str = "renames are not supported; delete the one file and create the other";
+
+/// Walks the diff line by line and holds every hunk to its header's counts.
+struct Reader<'t> {
+    lines: Vec<&'t str>,
+    at: usize,
+    sections: Vec<Section>,
+    /// From the extended header of the file to come.
+    executable: bool,
+}
+
+impl Reader<'_> {
+    fn read(&mut self) -> Result<(), String> {
+        while let Some(line) = self.lines.get(self.at).copied() {
+            let next_is_new = self.lines.get(self.at + 1).is_some_and(|next| next.starts_with("+++ "));
+            if line.starts_with("--- ") && next_is_new {
+                self.file_header();
+            } else if line.starts_with("@@") {
+                self.hunk(line)?;
+            } else {
+                self.other(line)?;
+                self.at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn file_header(&mut self) {
+        let text = self.lines[self.at..self.at + 2].iter().map(|line| with_newline(line)).collect();
+        self.sections.push(Section { text, executable: std::mem::take(&mut self.executable) });
+        self.at += 2;
+    }
+
+    /// A line between hunks: an extended header, or a sign that something is wrong.
+    fn other(&mut self, line: &str) -> Result<(), String> {
+        let bad = |why: &str| Err(format!("line {} of the patch: {why}", self.at + 1));
+        if line.starts_with("rename ") || line.starts_with("copy ") {
+            return bad(RENAMES);
+        }
+        if line.starts_with("old mode ") || line.starts_with("new mode ") {
+            return bad("changes of a file's mode are not supported");
+        }
+        if line.starts_with("GIT binary patch") || line.starts_with("Binary files ") {
+            return bad("binary patches are not supported");
+        }
+        if let Some(mode) = line.strip_prefix("new file mode ") {
+            match mode.trim() {
+                "100644" => self.executable = false,
+                "100755" => self.executable = true,
+                _ => return bad("only regular files can be created"),
+            }
+        }
+        if !self.sections.is_empty() && line.starts_with(['+', '-', ' ']) {
+            return bad("the hunk before it has more lines than its @@ header says");
+        }
+        Ok(())
+    }
+
+    fn hunk(&mut self, header: &str) -> Result<(), String> {
+        let number = self.at + 1;
+        let bad = |why: String| format!("line {number} of the patch: {why}");
+        let (mut old, mut new) = counts(header).ok_or_else(|| bad(format!("not a hunk header: {}", header.trim())))?;
+        let section = self.sections.last_mut().ok_or_else(|| bad("a hunk before any file header".into()))?;
+        section.text.push_str(&with_newline(header));
+        self.at += 1;
+        while old + new > 0 {
+            let line = self.lines.get(self.at).copied().unwrap_or("@");
+            let (takes_old, takes_new) = match line.as_bytes()[0] {
+                b'-' => (1, 0),
+                b'+' => (0, 1),
+                // A blank context line often loses its one space on the way.
+                b' ' | b'\n' | b'\r' => (1, 1),
+                b'\\' => (0, 0),
+                _ => return Err(bad(format!("the hunk ends with {old} old and {new} new lines still to come"))),
+            };
+            if takes_old > old || takes_new > new {
+                return Err(bad(format!("the hunk's lines do not fit the counts in its header {}", header.trim())));
+            }
+            (old, new) = (old - takes_old, new - takes_new);
+            if line.starts_with(['\n', '\r']) {
+                section.text.push(' ');
+            }
+            section.text.push_str(&with_newline(line));
+            self.at += 1;
+        }
+        if self.lines.get(self.at).is_some_and(|line| line.starts_with('\\')) {
+            section.text.push_str(&with_newline(self.lines[self.at]));
+            self.at += 1;
+        }
+        Ok(())
+    }
+}
+
+/// The old and new line counts of `@@ -1,2 +3,4 @@`.
+fn counts(header: &str) -> Option<(usize, usize)> {
+    let (ranges, _) = header.strip_prefix("@@ ")?.split_once(" @@")?;
+    let (old, new) = ranges.split_once(' ')?;
+    let count = |range: &str| match range.split_once(',') {
+        Some((_, count)) => count.parse().ok(),
+        None => Some(1),
+    };
+    Some((count(old.strip_prefix('-')?)?, count(new.strip_prefix('+')?)?))
+}
+
+fn with_newline(line: &str) -> String {
+    if line.ends_with('\n') { line.to_owned() } else { format!("{line}\n") }
+}
+
+fn ends_in_crlf(bytes: &[u8]) -> bool {
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")).peekable();
+    lines.peek().is_some() && lines.all(|line| line.ends_with(b"\r\n"))
+}
+
+fn without_cr(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        match line.strip_suffix(b"\r\n") {
+            Some(line) => out.extend([line, b"\n"].concat()),
+            None => out.extend_from_slice(line),
+        }
+    }
+    out
+}
+
+fn with_cr(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() + bytes.len() / 16);
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        match line.strip_suffix(b"\n") {
+            Some(line) => out.extend([line, b"\r\n"].concat()),
+            None => out.extend_from_slice(line),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn applied(patch: &str, before: &str) -> String {
+        let files = parse(patch).unwrap();
+        String::from_utf8(files[0].apply(before.as_bytes()).unwrap()).unwrap()
+    }
+
+    #[track_caller]
+    fn refused(patch: &str, why: &str) {
+        let error = parse(patch).unwrap_err();
+        assert!(error.contains(why), "{error}");
+    }
+
+    #[test]
+    fn one_hunk_with_context() {
+        let patch = "--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n";
+        assert_eq!(applied(patch, "one\ntwo\nthree\n"), "one\n2\nthree\n");
+    }
+
+    #[test]
+    fn a_patch_without_a_last_newline_and_a_blank_context_line_that_lost_its_space() {
+        let patch = "--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n one\n\n-two\n+2";
+        assert_eq!(applied(patch, "one\n\ntwo\n"), "one\n\n2\n");
+    }
+
+    #[test]
+    fn line_endings_are_kept() {
+        let patch = "--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@\n one\n-two\n+2\n+3\n";
+        assert_eq!(applied(patch, "one\r\ntwo\r\n"), "one\r\n2\r\n3\r\n");
+        let no_end =
+            "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-one\n\\ No newline at end of file\n+1\n\\ No newline at end of file\n";
+        assert_eq!(applied(no_end, "one"), "1");
+    }
+
+    #[test]
+    fn names_and_kinds() {
+        let patch = "diff --git a/n b/n\nnew file mode 100755\nindex 0..1\n--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+x\n\
+                     diff --git a/d b/d\ndeleted file mode 100644\n--- a/d\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n\
+                     --- src/a/p\t2020\n+++ src/a/p\t2021\n@@ -1 +1 @@\n-x\n+y\n";
+        let files = parse(patch).unwrap();
+        let seen: Vec<_> = files.iter().map(|file| (file.path.as_str(), file.kind, file.executable)).collect();
+        assert_eq!(seen, [("n", Kind::Create, true), ("d", Kind::Delete, false), ("src/a/p", Kind::Modify, false)]);
+    }
+
+    #[test]
+    fn what_is_refused() {
+        refused("hello", "names no file");
+        refused("", "names no file");
+        refused("*** Begin Patch\n*** Update File: x\n", "names no file");
+        refused("@@ -1 +1 @@\n-x\n+y\n", "before any file header");
+        refused("--- a/x\n+++ b/y\n@@ -1 +1 @@\n-x\n+y\n", "renames are not supported");
+        refused("diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to y\n", "renames are not supported");
+        refused("diff --git a/x b/x\nold mode 100644\nnew mode 100755\n", "mode");
+        refused("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n-x\n+y\n", "1 old and 1 new lines still to come");
+        refused("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-x\n+y\n+z\n", "more lines than its @@ header says");
+        refused("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-x\n-w\n+z\n", "do not fit the counts");
+        refused("--- a/x\n+++ b/x\n", "no hunks");
+        refused("--- a/x\n+++ b/x\n@@ nonsense\n", "not a hunk header");
+        refused(
+            "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+x\n",
+            "regular files",
+        );
+    }
+
+    #[test]
+    fn context_that_is_not_there_is_named_by_hunk() {
+        let patch = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n@@ -5 +5 @@\n-nope\n+y\n";
+        let error = parse(patch).unwrap()[0].apply(b"a\nb\nc\nd\ne\n").unwrap_err();
+        assert!(error.contains("hunk #2"), "{error}");
+    }
+}

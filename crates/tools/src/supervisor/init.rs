@@ -1,0 +1,98 @@
+//! The first process of a command's pid namespace: starts the command, collects what ends, and tells how the command
+//! ended. The namespace lives as long as it does, and it never lives longer than the supervisor.
+
+use std::{fs, os::fd::OwnedFd};
+
+use nix::{
+    errno::Errno,
+    mount::{MsFlags, mount},
+    sys::{prctl, signal::Signal, wait::wait},
+    unistd::{self, Gid, Pid, Uid},
+};
+
+use super::child::{cannot_start, command_of, exit_of, release_output};
+use crate::order::{Exit, Order};
+
+/// What it tells the supervisor, a line each.
+pub(super) enum Word {
+    /// There is no namespace to be had; the command was not started.
+    NoNamespace,
+    Started,
+    CannotStart(String),
+    Ended(Exit),
+}
+
+impl Word {
+    pub(super) fn parse(line: &str) -> Self {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let number = rest.parse().unwrap_or(-1);
+        match word {
+            "started" => Word::Started,
+            "cannot-start" => Word::CannotStart(rest.to_owned()),
+            "code" => Word::Ended(Exit::Code(number)),
+            "signal" => Word::Ended(Exit::Signal(number)),
+            _ => Word::NoNamespace,
+        }
+    }
+
+    fn line(&self) -> String {
+        match self {
+            Word::NoNamespace => "no-namespace\n".into(),
+            Word::Started => "started\n".into(),
+            Word::CannotStart(why) => format!("cannot-start {}\n", why.replace('\n', " ")),
+            Word::Ended(Exit::Code(code)) => format!("code {code}\n"),
+            Word::Ended(Exit::Signal(signal)) => format!("signal {signal}\n"),
+            Word::Ended(_) => "code -1\n".into(),
+        }
+    }
+}
+
+/// Runs as the first process of fresh namespaces. `ids`: whose ids to keep, where a user namespace came with them.
+pub(super) fn main(order: &Order, supervisor: &OwnedFd, ids: Option<(Uid, Gid)>) -> isize {
+    let tell = |word: Word| unistd::write(supervisor, word.line().as_bytes());
+    if set_up(ids).is_err() {
+        let _ = tell(Word::NoNamespace);
+        return 1;
+    }
+    let spawned =
+        command_of(order).and_then(|mut command| command.spawn().map_err(|error| cannot_start(order, &error)));
+    let command = match spawned {
+        Ok(child) => Pid::from_raw(child.id() as i32),
+        Err(why) => {
+            let _ = tell(Word::CannotStart(why));
+            return 1;
+        }
+    };
+    release_output();
+    // The pipe breaks if the supervisor died before its death could be a signal to us.
+    if tell(Word::Started).is_err() {
+        return 1;
+    }
+    loop {
+        match wait() {
+            Ok(status) if status.pid() == Some(command) => {
+                if let Some(exit) = exit_of(status) {
+                    let _ = tell(Word::Ended(exit));
+                }
+            }
+            Ok(_) | Err(Errno::EINTR) => {}
+            // No child is left, so nothing is left in the namespace.
+            Err(_) => return 0,
+        }
+    }
+}
+
+fn set_up(ids: Option<(Uid, Gid)>) -> std::io::Result<()> {
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    if let Some((user, group)) = ids {
+        fs::write("/proc/self/setgroups", "deny")?;
+        fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+        fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    }
+    // Private first: what is mounted here must not show anywhere else.
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("proc"), "/proc", Some("proc"), flags, none)?;
+    Ok(())
+}
