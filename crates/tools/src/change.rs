@@ -163,6 +163,7 @@ impl Change {
     fn carry_out(&self, workspace: &Workspace, made: &mut Vec<Made>) -> Result<(), String> {
         let place = workspace.place(&self.path)?;
         match &self.after {
+            _ if self.is_idle() => Ok(()),
             None => replace::remove(&place, &self.path),
             Some(bytes) => {
                 let like = match &self.before {
@@ -215,11 +216,16 @@ fn result_of(changes: &[Change], summary: Summary) -> ToolResult {
 }
 
 impl Change {
+    /// Whether the file has this content already.
+    fn is_idle(&self) -> bool {
+        self.before.as_ref().map(|found| &found.bytes) == self.after.as_ref()
+    }
+
     fn verb(&self) -> &'static str {
         match (&self.before, &self.after) {
+            _ if self.is_idle() => "left as it was:",
             (None, _) => "created",
             (_, None) => "deleted",
-            (Some(found), Some(after)) if found.bytes == *after => "left as it was:",
             _ => "changed",
         }
     }

@@ -110,3 +110,40 @@ fn restore(workspace: &Workspace, file: &FileChange, bytes: Option<&[u8]>) -> Re
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replace::temporary_name;
+
+    struct NoBlobs;
+
+    #[async_trait::async_trait]
+    impl Blobs for NoBlobs {
+        async fn put(&self, _name: &str, _bytes: bytes::Bytes) -> Result<(), String> {
+            Err("not here".into())
+        }
+
+        async fn get(&self, _name: &str) -> Result<Option<bytes::Bytes>, String> {
+            Ok(None)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_leftover_of_this_write_goes_and_any_other_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (before, after) = (digest(b"1"), digest(b"2"));
+        let [ours, back, other] = [&after, &before, &digest(b"3")].map(|digest| temporary_name("f", digest));
+        for (name, text) in [("f", "1"), (&ours, "half"), (&back, ""), (&other, "")] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let file =
+            FileChange { path: "f".into(), before: Some(before), after: Some(after), old_bytes: None, mode: None };
+        let class = classify(folder.path(), &Intent { files: vec![file] }, &NoBlobs).await;
+        assert_eq!(class, CallClass::NotStarted);
+        let mut left: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, [other.as_str(), "f"]);
+    }
+}

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::Signal;
 use tenure_core::ids::CallId;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
@@ -29,6 +30,9 @@ use crate::{
 };
 
 const CHUNK_BYTES: usize = 32 * 1024;
+/// The end of the stop limit is kept for ending by force what the supervisor did not.
+const FORCE_TIME: Duration = Duration::from_secs(1);
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// A supervisor that has reported has nothing left to do but to exit.
 const REAP_LIMIT: Duration = Duration::from_secs(1);
 
@@ -225,9 +229,27 @@ async fn follow(
         () = cancel.cancelled() => {}
     }
     say(control, STOP).await;
-    match timeout(STOP_LIMIT, report).await {
+    match timeout(STOP_LIMIT - FORCE_TIME, &mut report).await {
         Ok(seen) => seen,
-        Err(_) => Seen::GivenUp(still_there(pid)),
+        Err(_) => end_by_force(pid, report).await,
+    }
+}
+
+/// The supervisor does not act, so its work is done for it; what even that does not end is named.
+async fn end_by_force(supervisor: i32, report: impl Future<Output = Seen>) -> Seen {
+    let mut all = process::descendants(supervisor);
+    all.extend(Process::read(supervisor));
+    let deadline = Instant::now() + FORCE_TIME;
+    while !all.is_empty() && Instant::now() < deadline {
+        for process in &all {
+            process.signal(Signal::KILL);
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+        all.retain(Process::is_still_alive);
+    }
+    match timeout(Duration::ZERO, report).await {
+        Ok(Seen::Reported(report)) => Seen::Reported(report),
+        _ => Seen::GivenUp(all.iter().map(Process::to_string).collect()),
     }
 }
 
@@ -249,11 +271,6 @@ async fn read_report(status: &mut BufReader<ChildStderr>) -> Seen {
         // What a program says when it fails before it can report.
         (_, _) => Seen::Lost(format!("the supervisor failed: {}", line.trim())),
     }
-}
-
-fn still_there(supervisor: i32) -> Vec<String> {
-    let own = Process::read(supervisor);
-    process::descendants(supervisor).iter().chain(own.iter()).map(Process::to_string).collect()
 }
 
 /// Hands on output as it comes; once everything has ended, takes what is still in the pipe and stops, even if someone

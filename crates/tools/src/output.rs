@@ -99,13 +99,14 @@ impl Capture {
 
     /// The whole text if it fits, else its head and tail around a note that says where the whole is.
     pub(crate) fn bounded(&self, bytes_max: usize, artifact: &str) -> Bounded {
-        let whole = String::from_utf8_lossy(&self.kept);
-        if self.total <= bytes_max as u64 && whole.len() <= bytes_max {
-            return Bounded { text: whole.into_owned(), whole_fits: true };
+        // Marking bad bytes makes a text longer, never shorter, so nothing further on could be shown anyway.
+        let start = String::from_utf8_lossy(&self.kept[..self.kept.len().min(bytes_max)]);
+        if self.total <= bytes_max as u64 && start.len() <= bytes_max {
+            return Bounded { text: start.into_owned(), whole_fits: true };
         }
         let note = self.note(artifact);
         let half = bytes_max.saturating_sub(note.len()) / 2;
-        let head = &whole[..whole.floor_char_boundary(half)];
+        let head = &start[..start.floor_char_boundary(half)];
         let (front, back) = self.tail.as_slices();
         let tail = [front, back].concat();
         let tail = String::from_utf8_lossy(&tail);

@@ -40,6 +40,11 @@ impl Process {
         !matches!(self.state, 'Z' | 'X' | 'x')
     }
 
+    /// Looks again: whether this very process has not ended yet.
+    pub(crate) fn is_still_alive(&self) -> bool {
+        Self::read(self.pid).is_some_and(|now| now.start_time == self.start_time && now.is_alive())
+    }
+
     /// Sends a signal to this process, never to another that has its number now. False: it is gone, or not ours.
     pub(crate) fn signal(&self, signal: Signal) -> bool {
         let Some(pid) = Pid::from_raw(self.pid) else { return false };

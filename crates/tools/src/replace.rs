@@ -124,9 +124,10 @@ fn write_beside(folder: &OwnedFd, temporary: &str, content: &Content<'_>) -> std
         }
         created => created?,
     };
-    content.set_permissions(&fd)?;
     let mut file = File::from(fd);
     file.write_all(content.bytes)?;
+    // Afterwards: writing takes set-id bits away.
+    content.set_permissions(&file)?;
     file.sync_all()
 }
 
@@ -135,7 +136,7 @@ impl Content<'_> {
         matches!(self.like, Like::New { executable: true })
     }
 
-    fn set_permissions(&self, fd: &OwnedFd) -> Result<(), Errno> {
+    fn set_permissions(&self, file: &File) -> Result<(), Errno> {
         let (mode, owner) = match self.like {
             Like::Replaced(found) => (Some(found.mode & 0o777), Some(found.owner)),
             Like::Restored { mode, owner } => (mode.map(|mode| mode & 0o7777), owner),
@@ -143,9 +144,9 @@ impl Content<'_> {
         };
         if let Some((user, group)) = owner {
             // Only root may give files away; for others the file stays theirs.
-            let _ = rustix::fs::fchown(fd, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+            let _ = rustix::fs::fchown(file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
         }
-        mode.map_or(Ok(()), |mode| rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)))
+        mode.map_or(Ok(()), |mode| rustix::fs::fchmod(file, Mode::from_raw_mode(mode)))
     }
 }
 

@@ -37,7 +37,7 @@ pub const SUPERVISE_ARG: &str = "__supervise";
 /// How often those that are being ended are looked at: not every end among them is told to us.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Ends before the daemon's own patience does, so that what is left can still be named.
-const GIVE_UP_AFTER: Duration = STOP_LIMIT.saturating_sub(Duration::from_secs(1));
+const GIVE_UP_AFTER: Duration = STOP_LIMIT.saturating_sub(Duration::from_secs(2));
 
 /// Serves as supervisor on this process's standard streams: orders come in on the first, the command's output goes to
 /// the second, the report to the third. To be called first thing in `main`, before any thread is started.

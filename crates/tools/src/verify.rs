@@ -11,7 +11,7 @@ use tenure_core::{
 };
 
 use crate::{
-    CallContext, Invoked, OUTPUT_BYTES_MAX, Tool,
+    CallContext, Invoked, OUTPUT_BYTES_MAX, OutputSink, Tool,
     command::{Commands, Ended, Job},
     order::Exit,
     output::{Capture, head_of},
@@ -82,7 +82,7 @@ impl Tool for Verify {
 impl Verify {
     async fn run(&self, context: &CallContext, line: &str) -> (Ended, Capture) {
         context.output.write(format!("$ {line}\n")).await;
-        let job = self.job(context, line, true);
+        let job = self.job(context, line, Some(&*context.output));
         let mut capture = Capture::new(FAILED_BYTES_MAX);
         (self.commands.run(&job, &mut capture).await, capture)
     }
@@ -90,7 +90,7 @@ impl Verify {
     /// `None`: not a git repository, or git cannot tell.
     async fn tracked_state(&self, context: &CallContext) -> Option<TrackedState> {
         let mut capture = Capture::new(1024);
-        let ended = self.commands.run(&self.job(context, STATE_LINE, false), &mut capture).await;
+        let ended = self.commands.run(&self.job(context, STATE_LINE, None), &mut capture).await;
         if ended.exit != Exit::Code(0) {
             return None;
         }
@@ -106,14 +106,14 @@ impl Verify {
         Some(TrackedState { names, digest: digest.finalize() })
     }
 
-    fn job<'c>(&self, context: &'c CallContext, line: &'c str, watched: bool) -> Job<'c> {
+    fn job<'c>(&self, context: &'c CallContext, line: &'c str, sink: Option<&'c dyn OutputSink>) -> Job<'c> {
         Job {
             call_id: context.call_id,
             workspace: &context.workspace,
             line,
             timeout: self.timeout,
             cancel: &context.cancel,
-            sink: watched.then_some(&*context.output),
+            sink,
         }
     }
 }
@@ -123,6 +123,14 @@ struct TrackedState {
     /// Lines of `git status`.
     names: Vec<String>,
     digest: blake3::Hash,
+}
+
+impl TrackedState {
+    /// The names that are new here; where only the content differs, all that are changed.
+    fn differing(self, before: &TrackedState) -> Vec<String> {
+        let (new, known): (Vec<_>, Vec<_>) = self.names.into_iter().partition(|name| !before.names.contains(name));
+        if new.is_empty() { known } else { new }
+    }
 }
 
 /// The commands run so far.
@@ -152,14 +160,12 @@ impl Verification {
     }
 
     fn compare(&mut self, before: TrackedState, after: Option<TrackedState>) {
-        let names = match after {
+        let why = match after {
             Some(after) if after.digest == before.digest => return,
-            Some(after) => after.names.into_iter().filter(|name| !before.names.contains(name)).collect(),
-            None => vec![],
+            Some(after) => format!("the commands left tracked files changed: {}", after.differing(&before).join(", ")),
+            None => "git could not tell afterwards whether tracked files were changed".into(),
         };
-        let names: Vec<String> = if names.is_empty() { before.names } else { names };
-        let why = format!("verification failed: the commands left tracked files changed: {}", names.join(", "));
-        let why = head_of(&why, PASSED_BYTES_MAX);
+        let why = head_of(&format!("verification failed: {why}"), PASSED_BYTES_MAX);
         self.text.push_str(&format!("[{why}]\n"));
         self.failed = Some(why);
     }

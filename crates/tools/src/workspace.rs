@@ -162,7 +162,8 @@ impl Place {
     pub(crate) fn identity(&self) -> Result<(u64, u64, String), String> {
         let stat = rustix::fs::fstat(&self.folder).map_err(|error| error.to_string())?;
         #[allow(clippy::unnecessary_cast)] // The types differ between architectures.
-        Ok((stat.st_dev as u64, stat.st_ino as u64, [&self.missing[..], &[self.name.clone()]].concat().join("/")))
+        let (device, inode) = (stat.st_dev as u64, stat.st_ino as u64);
+        Ok((device, inode, self.missing.iter().chain([&self.name]).cloned().collect::<Vec<_>>().join("/")))
     }
 
     /// The file that is there now. A symlink is refused: a write replaces names, never what they point at.

@@ -94,7 +94,7 @@ async fn a_flood_is_bounded(rig: Rig) {
     assert!(invoked.result.ok && text.len() <= OUTPUT_BYTES_MAX, "{}", text.len());
     assert!(text.starts_with("begin\n") && text.ends_with("\nend\n") && text.contains("30000011 bytes in all"));
     let name = format!("artifacts/turn_01J00000000000000000000002/{CALL}.txt");
-    assert_eq!(invoked.result.artifacts, [name.clone()]);
+    assert_eq!(invoked.result.artifacts, [name.as_str()]);
     assert_eq!(rig.blobs.0.lock().unwrap()[&name].len(), OUTPUT_KEPT_MAX);
     assert!(rig.shown().len() < OUTPUT_KEPT_MAX + 100);
 }

@@ -53,7 +53,8 @@ fn only_the_exact_mark_counts() {
     let mut others = [Sleeper::start(Some(&longer)), Sleeper::start(Some(&mark[..5])), Sleeper::start(None)];
     let mut lines = sweep_leftovers(std::path::Path::new("/nowhere"), &mark);
     let mut expected = ours.each_ref().map(Sleeper::line);
-    (lines.sort(), expected.sort());
+    lines.sort();
+    expected.sort();
     assert_eq!(lines, expected);
     assert_eq!(ours.each_mut().map(Sleeper::is_running), [false, false]);
     assert_eq!(others.each_mut().map(Sleeper::is_running), [true, true, true]);
