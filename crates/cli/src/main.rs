@@ -1,1 +1,29 @@
-fn main() {}
+//! The `tenure` command. It reads flags, environment and configuration and puts the other crates together; it holds no rules of its own.
+
+mod args;
+mod commands;
+mod config;
+mod daemon;
+mod data;
+mod exit;
+mod lookup;
+mod standing;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    // The supervisor must run before any thread is started, so before the runtime.
+    if std::env::args_os().nth(1).is_some_and(|first| first == tenure_tools::SUPERVISE_ARG) {
+        return tenure_tools::supervise();
+    }
+    let cli = args::Cli::parse();
+    let output = cli.global.output();
+    let exit = match commands::run(cli) {
+        Ok(exit) => exit,
+        Err(error) => exit::report(&error, output),
+    };
+    exit.into()
+}

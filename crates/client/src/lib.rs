@@ -1,1 +1,12 @@
-//! placeholder
+//! All that speaks to a daemon from outside: the connection, the stream that mends itself, and how events look in a terminal. It never sees the engine, and is handed what it needs instead of reading the environment.
+
+mod client;
+pub mod discover;
+mod error;
+pub mod print;
+pub mod sse;
+pub mod stream;
+
+pub use client::{Client, Target};
+pub use error::Error;
+pub use stream::{EventStream, Find, Item, Until};

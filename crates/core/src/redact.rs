@@ -48,6 +48,17 @@ impl Secrets {
         self.0.is_empty()
     }
 
+    /// The same secrets as they are spelled inside a JSON string, for arguments that stream in as text.
+    pub fn in_json(&self) -> Secrets {
+        let spelled = |secret: &Secret| {
+            let quoted = Value::from(secret.value.as_str()).to_string();
+            Secret { mark: secret.mark.clone(), value: quoted[1..quoted.len() - 1].to_owned() }
+        };
+        let mut all: Vec<Secret> = self.0.iter().map(spelled).collect();
+        all.sort_by(|a, b| b.value.len().cmp(&a.value.len()).then(a.mark.cmp(&b.mark)));
+        Self(all.into())
+    }
+
     fn first_in<'a>(&'a self, text: &str) -> Option<(usize, &'a Secret)> {
         self.0
             .iter()
@@ -201,6 +212,13 @@ mod tests {
         assert!(!value.to_string().contains("sk-abc"));
         secrets().restore_json(&mut value);
         assert_eq!(value, before);
+    }
+
+    #[test]
+    fn a_secret_is_known_as_json_spells_it() {
+        let secrets = Secrets::new([("KEY".to_owned(), "pa\"ss\\word".to_owned())]);
+        let spelled = serde_json::json!({ "x": "pa\"ss\\word" }).to_string();
+        assert_eq!(secrets.in_json().redact(&spelled), r#"{"x":"${secret:KEY}"}"#);
     }
 
     #[test]

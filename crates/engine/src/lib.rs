@@ -42,7 +42,7 @@ pub use standing::{MemoryStanding, Standing};
 pub use subscription::Subscription;
 
 use hub::{Hubs, lock};
-use warm::{Handle, Mail, Warm};
+use warm::{Ended, Handle, Mail, Warm};
 
 /// What the engine is put together from.
 pub struct Parts {
@@ -211,8 +211,8 @@ impl Engine {
         let decision = create(id, created, actor, &mut moment)?;
         match store.create(id, &decision.events).await {
             Ok((epoch, head)) => {
-                let warm = Warm::created(self.0.clone(), decision.state, epoch, head);
-                warm.keep_snapshot().await;
+                let mut warm = Warm::created(self.0.clone(), decision.state, epoch, head);
+                warm.announce().await;
                 self.insert(id, warm).await;
                 Ok(id)
             }
@@ -228,7 +228,9 @@ impl Engine {
             settings.model = self.0.parts.config.default_model.clone();
         }
         policy.approval.rules.extend(self.0.parts.standing.rules());
-        settings.system_prompt = settings.system_prompt.map(|text| self.0.parts.secrets.redact(&text).into_owned());
+        for text in [&mut settings.system_prompt, &mut settings.title].into_iter().flatten() {
+            *text = self.0.parts.secrets.redact(text).into_owned();
+        }
         SessionCreated { settings, policy, budgets }
     }
 
@@ -251,7 +253,7 @@ impl Engine {
         match warmed.await {
             Ok(handle) => Ok(handle.clone()),
             Err(error) => {
-                self.0.forget(id, &cell);
+                self.0.forget_unused(id, &cell);
                 Err(error)
             }
         }
@@ -263,26 +265,18 @@ impl Engine {
             let handle = self.warm(id).await?;
             let (reply, answer) = oneshot::channel();
             match handle.mailbox.try_send(Box::new(letter(reply))) {
-                Ok(()) => match answer.await {
-                    Ok(answer) => return Ok(answer),
-                    // It was being put out of memory and dropped the letter unread; ask again.
-                    Err(_) if !self.0.stop.is_cancelled() => self.await_gone(id, &handle).await,
-                    Err(_) => return Err(Error::Closed),
-                },
+                Ok(()) => {
+                    if let Ok(answer) = answer.await {
+                        return Ok(answer);
+                    }
+                }
                 Err(tokio::sync::mpsc::error::TrySendError::Full(_)) => return Err(Error::Overloaded),
-                Err(tokio::sync::mpsc::error::TrySendError::Closed(_)) => self.await_gone(id, &handle).await,
+                Err(tokio::sync::mpsc::error::TrySendError::Closed(_)) => {}
             }
-        }
-    }
-
-    /// Waits until a task that is ending has left the map.
-    async fn await_gone(&self, id: SessionId, handle: &Handle) {
-        handle.mailbox.closed().await;
-        let cell = lock(&self.0.slots).get(&id).cloned();
-        if let Some(cell) = cell
-            && cell.get().is_some_and(|now| now.mailbox.same_channel(&handle.mailbox))
-        {
-            self.0.forget(id, &cell);
+            // The task is ending and has not read the letter.
+            if let Ended::Failed(error) = handle.ended().await {
+                return Err(error);
+            }
         }
     }
 
@@ -316,8 +310,13 @@ impl Engine {
                 state.borrow_and_update();
             }
             let record = self.turn_now(session, turn, state.is_some()).await?;
-            let Some(mut state) = state.filter(|_| wait.is_some() && !record.status.is_resting()) else {
+            if wait.is_none() || record.status.is_resting() {
                 return Ok(record);
+            }
+            let Some(mut state) = state else {
+                // Nothing happens to a cold session.
+                self.warm(session).await?;
+                continue;
             };
             tokio::select! {
                 // An error says that the session was put out of memory: look again.
@@ -333,8 +332,12 @@ impl Engine {
         let record = match is_warm {
             true => self.post(session, |reply| Mail::Turn { turn, reply }).await??,
             false => {
-                store.head(session).await?;
-                load::record(store, session, turn).await?
+                let (state, ..) = load::state(store, session).await?;
+                let record = load::record(store, session, turn).await?;
+                record.map(|mut record| {
+                    record.refresh(&state);
+                    record
+                })
             }
         };
         let hint = "list the session's turns";
@@ -392,6 +395,15 @@ impl Shared {
         let slots = lock(&self.slots);
         let handle = slots.get(&id)?.get()?;
         (!handle.mailbox.is_closed()).then(|| handle.state.clone())
+    }
+
+    /// Takes the slot of a session that could not be warmed out of the map, unless somebody else is trying just now.
+    fn forget_unused(&self, id: SessionId, cell: &Arc<OnceCell<Handle>>) {
+        let mut slots = lock(&self.slots);
+        let unused = Arc::strong_count(cell) == 2 && cell.get().is_none();
+        if unused && slots.get(&id).is_some_and(|now| Arc::ptr_eq(now, cell)) {
+            slots.remove(&id);
+        }
     }
 
     /// Takes a session's slot out of the map, if it is still this one.

@@ -63,13 +63,13 @@ pub(crate) async fn transcript(store: &dyn Store, state: &Session) -> Result<Tra
     Ok(transcript)
 }
 
-/// A turn's record: as it was put down, or made from the log where that is gone.
+/// A turn's record: as it was put down if nothing can have come since, or brought up to the log's end.
 pub(crate) async fn record(store: &dyn Store, id: SessionId, turn: TurnId) -> Result<Option<TurnRecord>, Error> {
     let kept = store.turn_get(id, turn).await?;
     let kept = kept.and_then(|bytes| serde_json::from_slice::<TurnRecord>(&bytes).ok());
-    match kept.filter(|record| record.id == turn && record.status.is_resting()) {
-        Some(record) => Ok(Some(record)),
-        None => TurnRecord::rebuild(store, id, turn).await,
+    match kept.filter(|record| record.id == turn) {
+        Some(record) if record.status.is_settled() => Ok(Some(record)),
+        kept => TurnRecord::from_log(store, id, turn, kept).await,
     }
 }
 

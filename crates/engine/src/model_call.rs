@@ -88,7 +88,7 @@ impl ModelCall {
                 if index >= CALLS_MAX {
                     return Err(Fault::new(FaultKind::Malformed, format!("a reply may ask for {CALLS_MAX} calls")));
                 }
-                let redactor = StreamRedactor::new(self.secrets.clone());
+                let redactor = StreamRedactor::new(self.secrets.in_json());
                 reply.calls.insert(index, Asked { provider_id, name, arguments: String::new(), redactor });
             }
             ModelEvent::CallArguments { index, text } => {
@@ -147,12 +147,13 @@ impl ModelCall {
         let (input, problem) = match parsed {
             Ok(mut input) => {
                 let problem = self.tools.check(&name, &input).err();
+                let problem = problem.map(|problem| self.secrets.redact(&problem).into_owned());
                 self.secrets.redact_json(&mut input);
                 (input, problem)
             }
             Err(error) => {
-                let raw = self.secrets.redact(&arguments).into_owned();
-                (json!({ "malformed": raw }), Some(format!("the arguments are not valid JSON: {error}")))
+                let raw = self.secrets.in_json().redact(&arguments).into_owned();
+                (json!({ "malformed": self.secrets.redact(&raw) }), Some(format!("the arguments are not valid JSON: {error}")))
             }
         };
         ToolCall {
@@ -209,7 +210,8 @@ impl Reply {
 
     fn bytes(&self) -> usize {
         let arguments: usize = self.calls.values().map(|call| call.arguments.len()).sum();
-        self.text.len() + self.thinking_open.len() + arguments
+        let thinking: usize = self.thinking.iter().map(|block| block.text.len()).sum();
+        self.text.len() + self.thinking_open.len() + thinking + arguments
     }
 }
 

@@ -89,6 +89,11 @@ impl RecordStatus {
     pub fn is_resting(self) -> bool {
         !matches!(self, Self::Pending | Self::Running | Self::Streaming)
     }
+
+    /// Whether nothing happens to it any more.
+    pub fn is_settled(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled | Self::Expired)
+    }
 }
 
 impl TurnRecord {
@@ -165,15 +170,16 @@ impl TurnRecord {
         }
     }
 
-    /// Makes the record from the log alone, in bounded memory.
-    pub(crate) async fn rebuild(
+    /// Brings a kept record up to the log's end, or makes it from the log alone; in bounded memory.
+    pub(crate) async fn from_log(
         store: &dyn Store,
         session: SessionId,
         turn: TurnId,
+        kept: Option<TurnRecord>,
     ) -> Result<Option<TurnRecord>, Error> {
         let name = turn.to_string();
-        let mut record: Option<TurnRecord> = None;
-        let mut after = 0;
+        let mut after = kept.as_ref().map_or(0, |record| record.seq);
+        let mut record = kept;
         loop {
             let page = store.read(session, after, Limit::default()).await?;
             let Some(last) = page.last() else { return Ok(record) };

@@ -36,10 +36,18 @@ struct Peek<'a> {
 pub struct Subscription {
     store: Arc<dyn Store>,
     session: SessionId,
+    /// The last thing that was told.
     cursor: Cursor,
-    /// The turn whose spool comes between the numbered events, and up to where it was read.
+    /// The turn whose spool comes between the numbered events, and up to where it was told.
     spool: Option<(TurnId, u64)>,
-    ready: VecDeque<StreamItem>,
+    /// Told before anything else.
+    reset: Option<StreamItem>,
+    /// Read from the log and not told yet.
+    events: VecDeque<StoredEvent>,
+    /// Read from the spool and not told yet.
+    deltas: VecDeque<SpoolRecord>,
+    /// All that the spool had when it was read after `events` is told.
+    spool_told: bool,
     mode: Mode,
     watch: Option<Watch>,
     stop: CancellationToken,
@@ -69,7 +77,10 @@ impl Subscription {
             session,
             cursor: after,
             spool: None,
-            ready: VecDeque::new(),
+            reset: None,
+            events: VecDeque::new(),
+            deltas: VecDeque::new(),
+            spool_told: false,
             mode: Mode::CatchUp,
             watch,
             stop,
@@ -84,20 +95,27 @@ impl Subscription {
     }
 
     /// The next item; `None` when the present is reached and nobody wants more, or when the daemon stops.
+    /// Giving up waiting for it loses nothing.
     pub async fn next(&mut self) -> Option<Result<StreamItem, Error>> {
+        if let Some(reset) = self.reset.take() {
+            return Some(Ok(reset));
+        }
         loop {
-            if let Some(item) = self.ready.pop_front() {
-                self.cursor = item.cursor;
-                return Some(Ok(item));
-            }
-            let step = match self.mode {
+            let found = match self.mode {
                 Mode::CatchUp => self.read_on().await,
-                Mode::Live => self.take_live().await,
+                Mode::Live => Ok(self.take_live().await),
                 Mode::Ended => return None,
             };
-            if let Err(error) = step {
-                self.mode = Mode::Ended;
-                return Some(Err(error));
+            match found {
+                Ok(Some(item)) => {
+                    self.cursor = item.cursor;
+                    return Some(Ok(item));
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    self.mode = Mode::Ended;
+                    return Some(Err(error));
+                }
             }
         }
     }
@@ -107,8 +125,7 @@ impl Subscription {
             json!({ "type": "stream_reset", "session_id": self.session, "seq": to.seq, "data": { "after": to.seq } });
         let json = Bytes::from(data.to_string());
         self.cursor = to;
-        self.spool = None;
-        self.ready.push_back(StreamItem { cursor: to, wire_type: "stream_reset".into(), json });
+        self.reset = Some(StreamItem { cursor: to, wire_type: "stream_reset".into(), json });
     }
 
     /// Finds the turn that was open at the cursor, and the place in its spool.
@@ -123,14 +140,13 @@ impl Subscription {
             self.spool = Some((turn, 0));
             return Ok(());
         }
-        match self.store.spool_read(self.session, turn, after.pos, 1).await? {
-            SpoolPage::Records(_) => self.spool = Some((turn, after.pos)),
+        self.spool = match self.store.spool_read(self.session, turn, after.pos, 1).await? {
+            SpoolPage::Records(_) => Some((turn, after.pos)),
             SpoolPage::Gone => {
                 self.reset(Cursor::at(after.seq));
-                // Its deltas are not told again: the numbered events carry the whole text.
-                self.spool = None;
+                Some((turn, 0))
             }
-        }
+        };
         Ok(())
     }
 
@@ -163,95 +179,116 @@ impl Subscription {
         Ok(None)
     }
 
-    /// Reads the log first and the spool after it: whatever comes before an event of this page is in the spool by then.
-    async fn read_on(&mut self) -> Result<(), Error> {
-        let page = self.store.read(self.session, self.cursor.seq, Limit::default()).await?;
-        let mut seq = self.cursor.seq;
-        for event in &page {
-            self.read_spool(seq, event.seq).await?;
-            let peek = peek(event)?;
-            self.note(&peek.wire_type, peek.turn_id);
-            seq = event.seq;
-            let wire_type = Cow::Owned(peek.wire_type.into_owned());
-            self.ready.push_back(StreamItem { cursor: Cursor::at(seq), wire_type, json: event.json.clone() });
-            if self.ready.len() > 1024 {
+    /// One item of the past, or `None` when there is more to look for or the present is reached.
+    ///
+    /// The log is read first and the spool after it: whatever comes before an event of this page is in the spool by then.
+    async fn read_on(&mut self) -> Result<Option<StreamItem>, Error> {
+        if self.events.is_empty() {
+            self.events = self.store.read(self.session, self.cursor.seq, Limit::default()).await?.into();
+            self.spool_told = false;
+        }
+        if self.deltas.is_empty() && !self.spool_told {
+            self.read_spool().await?;
+        }
+        if let Some(delta) = self.next_delta() {
+            return Ok(Some(delta));
+        }
+        if self.deltas.is_empty() && !self.spool_told {
+            return Ok(None);
+        }
+        match self.events.pop_front() {
+            Some(event) => self.tell_event(&event).map(Some),
+            None => self.reach_present().await.map(|()| None),
+        }
+    }
+
+    /// All that was read is told: watch from now on, unless the log has grown in between.
+    async fn reach_present(&mut self) -> Result<(), Error> {
+        if !self.deltas.is_empty() {
+            // They follow an event that came after the log was read. Only a power cut can have taken that away.
+            self.events = self.store.read(self.session, self.cursor.seq, Limit::default()).await?.into();
+            self.spool_told = false;
+            if !self.events.is_empty() {
                 return Ok(());
             }
+            self.deltas.clear();
         }
-        if page.is_empty() {
-            self.read_spool(seq, u64::MAX).await?;
-            if self.ready.is_empty() {
-                self.mode = if self.watch.is_some() { Mode::Live } else { Mode::Ended };
-            }
-        }
+        self.mode = if self.watch.is_some() { Mode::Live } else { Mode::Ended };
         Ok(())
     }
 
-    /// Takes in the deltas that come after event `seq` and before event `next`.
-    async fn read_spool(&mut self, seq: u64, next: u64) -> Result<(), Error> {
-        while let Some((turn, pos)) = self.spool {
-            let records = match self.store.spool_read(self.session, turn, pos, SPOOL_BYTES).await? {
-                SpoolPage::Records(records) => records,
-                SpoolPage::Gone => {
-                    self.spool = None;
-                    return Ok(());
-                }
-            };
-            if records.is_empty() {
-                return Ok(());
-            }
-            for record in records {
-                // One that follows a later event than the last one told: the log is read again first.
-                if record.delta.seq >= next || record.delta.seq > seq {
-                    return Ok(());
-                }
-                self.spool = Some((turn, record.pos));
-                if record.delta.seq == seq {
-                    let item = delta_item(self.session, turn, &record);
-                    self.ready.push_back(item);
-                }
-            }
-            // The rest is read when this has been taken, so that a huge spool is never held whole.
-            if next == u64::MAX && !self.ready.is_empty() {
-                return Ok(());
+    async fn read_spool(&mut self) -> Result<(), Error> {
+        let page = match self.spool {
+            Some((turn, pos)) => self.store.spool_read(self.session, turn, pos, SPOOL_BYTES).await?,
+            None => SpoolPage::Gone,
+        };
+        match page {
+            SpoolPage::Records(records) => self.deltas = records.into(),
+            SpoolPage::Gone => self.spool = None,
+        }
+        self.spool_told = self.deltas.is_empty();
+        Ok(())
+    }
+
+    /// The delta that comes before the next event, if there is one.
+    fn next_delta(&mut self) -> Option<StreamItem> {
+        while let Some(record) = self.deltas.front().filter(|record| record.delta.seq <= self.cursor.seq) {
+            let (turn, _) = self.spool?;
+            self.spool = Some((turn, record.pos));
+            // Those before the cursor's event were told long ago.
+            let told = record.delta.seq < self.cursor.seq;
+            let item = delta_item(self.session, turn, record);
+            self.deltas.pop_front();
+            if !told {
+                return Some(item);
             }
         }
-        Ok(())
+        None
+    }
+
+    fn tell_event(&mut self, event: &StoredEvent) -> Result<StreamItem, Error> {
+        let peek = peek(event)?;
+        self.note(&peek.wire_type, peek.turn_id);
+        let wire_type = Cow::Owned(peek.wire_type.into_owned());
+        Ok(StreamItem { cursor: Cursor::at(event.seq), wire_type, json: event.json.clone() })
     }
 
     /// Keeps track of which spool belongs between the events.
     fn note(&mut self, wire_type: &str, turn: Option<TurnId>) {
-        match wire_type {
-            "turn_started" => self.spool = turn.map(|turn| (turn, 0)),
-            kind if is_settling(kind) && self.spool.map(|(open, _)| open) == turn => self.spool = None,
-            _ => {}
-        }
+        let spool = match wire_type {
+            "turn_started" => turn.map(|turn| (turn, 0)),
+            kind if is_settling(kind) && self.spool.map(|(open, _)| open) == turn => None,
+            _ => return,
+        };
+        self.spool = spool;
+        self.deltas.clear();
+        self.spool_told = false;
     }
 
-    async fn take_live(&mut self) -> Result<(), Error> {
+    async fn take_live(&mut self) -> Option<StreamItem> {
         let Some(watch) = &mut self.watch else {
             self.mode = Mode::Ended;
-            return Ok(());
+            return None;
         };
         let shown = tokio::select! {
             shown = watch.receiver.recv() => shown,
             () = self.stop.cancelled() => {
                 self.mode = Mode::Ended;
-                return Ok(());
+                return None;
             }
         };
         match shown {
-            Ok(Shown::Item(item)) => self.take_item(item),
+            Ok(Shown::Item(item)) => return self.take_item(item),
             // Too slow, or too large to be held for us: back to reading.
             Ok(Shown::Look) | Err(RecvError::Lagged(_)) => self.mode = Mode::CatchUp,
             Err(RecvError::Closed) => self.mode = Mode::Ended,
         }
-        Ok(())
+        None
     }
 
-    fn take_item(&mut self, item: StreamItem) {
+    fn take_item(&mut self, item: StreamItem) -> Option<StreamItem> {
         if item.cursor <= self.cursor {
-            return;
+            return None;
         }
         let follows = match item.cursor.pos {
             0 => item.cursor.seq == self.cursor.seq + 1,
@@ -259,20 +296,20 @@ impl Subscription {
         };
         if !follows {
             self.mode = Mode::CatchUp;
-            return;
+            return None;
         }
         match item.cursor.pos {
             0 => {
                 let turn = serde_json::from_slice::<Peek<'_>>(&item.json).ok().and_then(|peek| peek.turn_id);
-                self.note(&item.wire_type.clone(), turn);
+                self.note(&item.wire_type, turn);
             }
             pos => {
-                if let Some((_, read)) = &mut self.spool {
-                    *read = pos;
+                if let Some((_, told)) = &mut self.spool {
+                    *told = pos;
                 }
             }
         }
-        self.ready.push_back(item);
+        Some(item)
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    panic::AssertUnwindSafe,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
+use futures::FutureExt;
 use tenure_core::{
-    command::{Answer, Command, Input},
+    command::{Answer, Command, Input, Partial},
     context::Transcript,
     delta::Stream,
     event::Actor,
@@ -47,6 +49,25 @@ const TIMER_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct Handle {
     pub(crate) mailbox: mpsc::Sender<Box<Mail>>,
     pub(crate) state: watch::Receiver<Arc<Session>>,
+    ended: watch::Receiver<Option<Ended>>,
+}
+
+/// Why a task is no longer there.
+#[derive(Debug, Clone)]
+pub(crate) enum Ended {
+    /// It was idle, or the daemon stops. Letters it had not read can be sent again.
+    Retired,
+    /// It could not go on; sending the same letter again might end the next one as well.
+    Failed(Error),
+}
+
+impl Handle {
+    /// Waits until the task has let go of everything, its work included.
+    pub(crate) async fn ended(&self) -> Ended {
+        let mut ended = self.ended.clone();
+        let last = ended.wait_for(Option::is_some).await.ok().and_then(|last| last.clone());
+        last.unwrap_or(Ended::Retired)
+    }
 }
 
 /// What the outside asks of the task.
@@ -76,6 +97,7 @@ pub(crate) enum News {
 }
 
 pub(crate) struct Fragment {
+    turn: TurnId,
     step: u32,
     attempt: u32,
     stream: Stream,
@@ -92,6 +114,7 @@ pub(crate) struct Done {
 #[derive(Clone)]
 pub(crate) struct Shower {
     news: mpsc::Sender<News>,
+    turn: TurnId,
     step: u32,
     attempt: u32,
 }
@@ -99,7 +122,7 @@ pub(crate) struct Shower {
 impl Shower {
     pub(crate) async fn show(&self, stream: Stream, text: String) {
         if !text.is_empty() {
-            let fragment = Fragment { step: self.step, attempt: self.attempt, stream, text };
+            let fragment = Fragment { turn: self.turn, step: self.step, attempt: self.attempt, stream, text };
             // A session that is gone shows nothing more.
             let _ = self.news.send(News::Delta(fragment)).await;
         }
@@ -125,8 +148,9 @@ pub(crate) struct Warm {
     disk: Disk,
     recovered: bool,
     shown: Shown,
-    /// A model call was stopped before its end.
-    cut_model: bool,
+    /// What a model call that was stopped before its end had used, as far as that is known.
+    cut_model: Option<Partial>,
+    /// What work of the open turn could not end.
     left: Vec<String>,
     stopping_since: Option<Instant>,
     seeded_for: Option<TurnId>,
@@ -137,7 +161,7 @@ pub(crate) struct Warm {
     active_at: Instant,
     wake: Option<Timestamp>,
     /// The right to write is gone, or the log is not what it was: the next task begins anew.
-    lost: bool,
+    lost: Option<Error>,
 }
 
 /// Whether the disk takes what is written.
@@ -184,7 +208,7 @@ impl Warm {
             disk: Disk::Fine,
             recovered,
             shown: Shown::default(),
-            cut_model: false,
+            cut_model: None,
             left: Vec::new(),
             stopping_since: None,
             seeded_for: None,
@@ -194,7 +218,7 @@ impl Warm {
             counted_turn: false,
             active_at: Instant::now(),
             wake: None,
-            lost: false,
+            lost: None,
             shared,
             state,
         }
@@ -202,19 +226,29 @@ impl Warm {
 
     pub(crate) fn spawn(self, cell: Arc<OnceCell<Handle>>) -> Handle {
         let (mailbox, letters) = mpsc::channel(self.shared.parts.config.mailbox_max);
-        let handle = Handle { mailbox, state: self.state_out.subscribe() };
-        self.shared.tasks.clone().spawn(self.run(letters, cell));
+        let (ended_out, ended) = watch::channel(None);
+        let handle = Handle { mailbox, state: self.state_out.subscribe(), ended };
+        let (shared, id) = (self.shared.clone(), self.id);
+        self.shared.tasks.clone().spawn(async move {
+            // A bug of ours ends this one task; the log and the daemon live.
+            let ended = AssertUnwindSafe(self.run(letters)).catch_unwind().await.unwrap_or_else(|_| {
+                shared.notice(format!("the task of session {id} ended by a fault of the daemon"));
+                Ended::Failed(Error::Bug(format!("the task of session {id} ended unexpectedly")))
+            });
+            shared.forget(id, &cell);
+            ended_out.send_replace(Some(ended));
+        });
         handle
     }
 
-    async fn run(mut self, mut letters: mpsc::Receiver<Box<Mail>>, cell: Arc<OnceCell<Handle>>) {
+    async fn run(mut self, mut letters: mpsc::Receiver<Box<Mail>>) -> Ended {
         let stop = self.shared.stop.clone();
         self.note_turn();
         loop {
             self.retry_held().await;
             self.reconcile().await;
             self.project().await;
-            if self.lost {
+            if self.lost.is_some() || stop.is_cancelled() {
                 break;
             }
             let idle_at = self.is_idle().then(|| self.active_at + self.shared.parts.config.idle_evict);
@@ -229,16 +263,14 @@ impl Warm {
                 () = at(wake_at) => {}
                 () = at(idle_at) => {
                     self.settle_down().await;
-                    if self.shared.retire(self.id, &cell, &mut letters) {
-                        return;
-                    }
-                    self.active_at = Instant::now();
+                    // What comes in this instant is dropped unread: its sender sees that and asks the next task.
+                    return Ended::Retired;
                 }
                 () = stop.cancelled() => break,
             }
         }
-        self.halt(&mut letters).await;
-        self.shared.forget(self.id, &cell);
+        self.halt(letters).await;
+        self.lost.take().map_or(Ended::Retired, Ended::Failed)
     }
 
     fn is_idle(&self) -> bool {
@@ -251,12 +283,16 @@ impl Warm {
             Instant::now() + at.since(now).min(TIMER_MAX)
         });
         let stopping = self.stopping_since.map(|since| since + effects::STOP_PATIENCE);
-        let disk = match self.disk {
-            Disk::Fine => None,
-            Disk::Refusing { until, .. } => Some(until),
-        };
         // While the disk refuses, nothing else is due.
-        disk.or_else(|| timer.into_iter().chain(stopping).min())
+        self.disk_retry_at().or_else(|| timer.into_iter().chain(stopping).min())
+    }
+
+    /// When the disk is tried again, while that is still to come.
+    fn disk_retry_at(&self) -> Option<Instant> {
+        match self.disk {
+            Disk::Refusing { until, .. } if until > Instant::now() => Some(until),
+            Disk::Fine | Disk::Refusing { .. } => None,
+        }
     }
 
     async fn take_mail(&mut self, mail: Mail) {
@@ -294,10 +330,7 @@ impl Warm {
     }
 
     async fn retry_held(&mut self) {
-        if let Disk::Refusing { until, .. } = self.disk
-            && until <= Instant::now()
-            && !self.held.is_empty()
-        {
+        if !self.held.is_empty() && self.disk_retry_at().is_none() {
             self.write_held().await;
         }
     }
@@ -318,9 +351,8 @@ impl Warm {
     }
 
     fn disk_refused(&mut self, error: &Error) {
-        if !matches!(error, Error::Store(tenure_store::Error::Disk { .. })) {
-            self.shared.notice(format!("session {} was let go: {error}", self.id));
-            self.lost = true;
+        if self.lost.is_some() {
+            return;
         }
         let wait = match self.disk {
             Disk::Fine => {
@@ -332,6 +364,14 @@ impl Warm {
         self.disk = Disk::Refusing { until: Instant::now() + wait, wait };
     }
 
+    /// Whatever is not the disk's mood will not be mended by waiting: this task gives up.
+    fn lose(&mut self, error: &Error) {
+        if !matches!(error, Error::Store(tenure_store::Error::Disk { .. })) && self.lost.is_none() {
+            self.shared.notice(format!("session {} was let go: {error}", self.id));
+            self.lost = Some(error.clone());
+        }
+    }
+
     fn disk_took(&mut self) {
         if self.disk != Disk::Fine {
             self.shared.notice(format!("session {} is open for writing again", self.id));
@@ -340,8 +380,8 @@ impl Warm {
     }
 
     /// A stop of the daemon: work is ended, nothing is written about it.
-    async fn halt(&mut self, letters: &mut mpsc::Receiver<Box<Mail>>) {
-        letters.close();
+    async fn halt(&mut self, letters: mpsc::Receiver<Box<Mail>>) {
+        drop(letters);
         for token in self.running.values() {
             token.cancel();
         }
@@ -375,21 +415,6 @@ impl Drop for Warm {
         if self.counted_turn {
             self.shared.open_turns.fetch_sub(1, Ordering::Relaxed);
         }
-    }
-}
-
-impl Shared {
-    /// Puts a session out of memory, unless somebody has just written to it.
-    fn retire(&self, id: SessionId, cell: &Arc<OnceCell<Handle>>, letters: &mut mpsc::Receiver<Box<Mail>>) -> bool {
-        letters.close();
-        if letters.is_empty() {
-            self.forget(id, cell);
-            return true;
-        }
-        // What came in this instant is dropped unread: its sender sees that and asks the next task.
-        while letters.try_recv().is_ok() {}
-        self.forget(id, cell);
-        true
     }
 }
 

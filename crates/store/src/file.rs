@@ -167,11 +167,8 @@ impl Store for FileStore {
             Ok(head) => Ok((self.marks.epoch(), head)),
             // Somebody else made it in between.
             Err(Error::Conflict { .. }) => Err(Error::Exists(session)),
-            Err(error) => {
-                // Best effort: a mark without a log is passed over by the next start-up.
-                let _ = self.marks.remove(session);
-                Err(error)
-            }
+            // The mark may stay: without a log it is passed over.
+            Err(error) => Err(error),
         }
     }
 
@@ -290,6 +287,8 @@ impl Store for FileStore {
     }
 
     async fn key_put(&self, key: CreateKey) -> Result<CreateKey> {
+        let marks = self.marks.clone();
+        blocking(move || marks.found()).await?;
         self.keys.put(key).await
     }
 
@@ -301,7 +300,7 @@ impl Store for FileStore {
         self.listing.list(before, limit).await
     }
 
-    /// A mark whose session never came to a first write is taken away on the way.
+    /// A mark whose session never came to a first write is passed over.
     async fn open_sessions(&self) -> Result<Vec<SessionId>> {
         let marks = self.marks.clone();
         self.on_disk(move |folder| {

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 mod data;
 mod disk;
 mod error;
+mod faulty;
 mod file;
 mod inbox;
 mod line;
@@ -23,7 +24,7 @@ mod tails;
 
 pub use data::*;
 pub use error::{Error, Result};
-
+pub use faulty::{Fault, FaultyStore, Harm, Point, Reason};
 pub use file::{Durability, FileStore, Options};
 pub use memory::MemoryStore;
 

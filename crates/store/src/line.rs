@@ -9,6 +9,9 @@ const VERSION: u64 = 1;
 /// The longest line, so that a reader's memory has a bound whatever it meets.
 pub(crate) const LINE_BYTES_MAX: usize = 32 << 20;
 
+/// What every line starts with.
+pub(crate) const LINE_OPENS: &[u8] = b"{\"seq\":";
+
 const SUM_BYTES: usize = 16;
 const SUM_OPENS: &[u8] = b",\"sum\":\"";
 const SUM_CLOSES: &[u8] = b"\"}";
@@ -92,7 +95,7 @@ impl<'a> Line<'a> {
 
 /// The number at the start of a line, which every line has there.
 pub(crate) fn seq_of(bytes: &[u8]) -> Option<u64> {
-    let rest = bytes.strip_prefix(b"{\"seq\":")?;
+    let rest = bytes.strip_prefix(LINE_OPENS)?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     number(&rest[..digits])
 }

@@ -1,1 +1,15 @@
-//! placeholder
+//! Clocks, tools, models, stores and rigs for tests of the engine and of what stands on it. Never part of the product.
+
+mod clock;
+mod gate;
+mod models;
+mod rig;
+mod store;
+mod tool;
+
+pub use clock::TestClock;
+pub use gate::Gate;
+pub use models::{PANICKING_MODEL, TestModels};
+pub use rig::{Rig, RigSetup, Watcher, as_json, as_text, message, user, within};
+pub use store::UnwillingStore;
+pub use tool::TestTool;

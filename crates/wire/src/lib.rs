@@ -1,1 +1,41 @@
-//! placeholder
+//! Plain data of our HTTP protocol, as clients and the daemon both see it. It holds no rules and knows nothing of the engine: ids, times and statuses are text here.
+//!
+//! Requests refuse unknown fields. Responses and events pass over them, so that an older client can read a newer daemon.
+
+mod daemon;
+mod event;
+mod object;
+mod policy;
+mod problem;
+mod request;
+mod response;
+
+pub use daemon::DaemonInfo;
+pub use event::{Actor, Event};
+pub use policy::{
+    ApprovalPolicy, Budgets, Nullable, PatchReview, Policy, RecoveryPolicy, Resume, Rule, RuleAction, ToolKind,
+    VerifyPolicy,
+};
+pub use problem::Problem;
+pub use request::{
+    Approve, Cancel, CreateSession, Delivery, EmptyCommand, End, Part, Patch, Role, Scope, SendMessage, Verdict,
+};
+pub use response::{
+    Answer, Approval, ApprovalAnswered, Canceling, Created, Ended, Health, MessageAccepted, MessageRef, OpenTurn,
+    Ready, SessionList, SessionRow, SessionView, Spent, TurnError, TurnStarted, TurnView, Usage,
+};
+
+/// The media type of a request's and an ordinary response's body.
+pub const JSON: &str = "application/json";
+/// The media type of a refusal.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+/// The media type of the event stream.
+pub const EVENT_STREAM: &str = "text/event-stream";
+/// The media type of the event stream as one JSON object a line.
+pub const NDJSON: &str = "application/x-ndjson";
+/// The header that carries an idempotency key.
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// The header with which a client says where its stream was cut.
+pub const LAST_EVENT_ID: &str = "last-event-id";
+/// The longest wait that one `GET …/turns/{id}?wait_ms=` may ask for.
+pub const WAIT_MS_MAX: u64 = 60_000;

@@ -27,6 +27,8 @@ struct Seen {
     done: bool,
     answers: u32,
     granted: bool,
+    /// Its place among all calls of the log.
+    place: usize,
 }
 
 pub struct Laws {
@@ -84,7 +86,12 @@ impl Laws {
                 self.queued.remove(&event.turn_id.unwrap());
                 self.taken_in.extend(started.messages.iter().map(|message| message.id));
             }
-            Body::TurnCompleted(_) | Body::TurnFailed(_) | Body::TurnCanceled(_) | Body::TurnExpired(_) => {
+            Body::TurnCompleted(_) => {
+                let steers = self.state.turn.as_ref().map(|turn| turn.steers.len());
+                assert_eq!(steers, Some(0), "no turn is completed while a steer waits for an answer");
+                self.settle(event.turn_id.unwrap());
+            }
+            Body::TurnFailed(_) | Body::TurnCanceled(_) | Body::TurnExpired(_) => {
                 self.settle(event.turn_id.unwrap());
             }
             Body::MessageAdded(added) => assert!(self.messages.insert(added.message_id)),
@@ -177,8 +184,18 @@ impl Laws {
 
     fn asked(&mut self, call: &ToolCall, turn: TurnId) {
         let (name, kind, subject) = (call.name.clone(), call.kind, call.subject.clone());
-        let seen =
-            Seen { turn, name, kind, subject, runs: 0, may_run_again: false, done: false, answers: 0, granted: false };
+        let seen = Seen {
+            turn,
+            name,
+            kind,
+            subject,
+            runs: 0,
+            may_run_again: false,
+            done: false,
+            answers: 0,
+            granted: false,
+            place: self.calls.len(),
+        };
         self.calls.insert(call.id, seen);
     }
 
@@ -213,6 +230,9 @@ impl Laws {
         } else {
             assert!(call.may_run_again, "{} does not run again by itself", call_name(id));
         }
+        let reads = |other: &Seen| other.kind == ToolKind::Read && call.kind == ToolKind::Read;
+        let mut earlier = self.calls.values().filter(|other| other.place < call.place);
+        assert!(earlier.all(|other| other.done || reads(other)), "only reads run side by side");
         let call = self.calls.get_mut(&id).expect("a known call");
         (call.runs, call.may_run_again) = (run, false);
     }

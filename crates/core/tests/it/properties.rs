@@ -261,7 +261,7 @@ impl Play {
             Effect::CallModel { turn, step, attempt, not_before } => {
                 self.world.now_ms = self.world.now_ms.max(not_before.map_or(0, |at| at.ms()));
                 let usage = Usage { input_tokens: 3, output_tokens: u64::from(how % 8), ..Default::default() };
-                let cost = (how % 3 != 0).then_some(u64::from(how % 4));
+                let cost = (!how.is_multiple_of(3)).then_some(u64::from(how % 4));
                 match FAULTS.get(usize::from(how)) {
                     Some(kind) => {
                         let partial = Partial { text: "part".into(), usage, cost, ..Default::default() };
@@ -404,7 +404,8 @@ proptest! {
         play.drive_to_the_end();
         prop_assert!(play.world.session.queue.is_empty());
         if play.world.session.life == Life::Open {
-            prop_assert!(play.command(Command::End { reason: None }, None));
+            let ended = play.command(Command::End { reason: None }, None);
+            prop_assert!(ended);
         }
         play.laws.at_rest(&play.world);
     }

@@ -103,8 +103,8 @@ impl World {
 
     /// The call of this name; `verify` is the one that the policy added last.
     pub fn call(&self, name: &str) -> CallId {
-        let calls = self.session.turn.iter().flat_map(|turn| &turn.calls);
-        match calls.filter(|call| call.call.name == "verify" && call.call.id.ulid().timestamp_ms() != 0).last() {
+        let mut calls = self.session.turn.iter().flat_map(|turn| &turn.calls);
+        match calls.rfind(|call| call.call.name == "verify" && call.call.id.ulid().timestamp_ms() != 0) {
             Some(call) if name == "verify" => call.call.id,
             _ => call_id(name),
         }

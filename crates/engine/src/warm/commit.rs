@@ -9,7 +9,7 @@ use tenure_core::{
     event::{Actor, Body, Event},
     message::Part,
     policy::{Rule, RuleAction, Scope},
-    session::Decision,
+    session::{Decision, Session},
 };
 
 use super::{Disk, Warm};
@@ -80,7 +80,14 @@ impl Warm {
             return Ok(decision.answer);
         }
         let store = self.shared.parts.store.clone();
-        self.head = store.append(self.id, self.epoch, self.state.seq, &decision.events).await?;
+        match store.append(self.id, self.epoch, self.state.seq, &decision.events).await {
+            Ok(head) => self.head = head,
+            Err(error) => {
+                let error = error.into();
+                self.lose(&error);
+                return Err(error);
+            }
+        }
         self.disk_took();
         Ok(self.adopt(decision))
     }
@@ -93,6 +100,14 @@ impl Warm {
             }
             self.note_record(event);
             self.note_standing(event);
+        }
+        let open = |state: &Session| state.turn.as_ref().map(|turn| turn.id);
+        if open(&self.state) != open(&state) {
+            // Another turn's streams begin at nothing, and its work is its own.
+            self.shown.clear();
+            self.left.clear();
+            self.cut_model = None;
+            self.stopping_since = None;
         }
         self.state = Arc::new(state);
         self.state_out.send_replace(self.state.clone());

@@ -7,14 +7,14 @@ use tenure_core::{
     command::{Input, Partial},
     event::{ContextSeeded, SeedSource},
     ids::{CallId, TurnId},
-    model::{Fault, FaultKind, Usage},
+    model::{Fault, FaultKind},
     session::{CallState, Effect},
     tool::{Intent, ToolResult},
 };
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{Disk, Done, NEWS_MAX, News, Shower, Warm};
+use super::{Done, NEWS_MAX, News, Shower, Warm};
 use crate::{
     Error, load,
     model_call::{Failed, ModelCall},
@@ -27,11 +27,12 @@ pub(super) const STOP_PATIENCE: Duration = Duration::from_secs(tenure_tools::STO
 impl Warm {
     /// Brings what runs in line with what the state wants.
     pub(super) async fn reconcile(&mut self) {
-        if !self.recovered && !self.recover().await {
+        // Work that a stop of the daemon has ended must not be started once more by the same daemon.
+        if self.shared.stop.is_cancelled() || (!self.recovered && !self.recover().await) {
             return;
         }
         loop {
-            if self.disk_is_closed() {
+            if self.lost.is_some() || !self.held.is_empty() || self.disk_retry_at().is_some() {
                 return;
             }
             let wanted = self.state.wanted();
@@ -53,13 +54,6 @@ impl Warm {
             if !changed {
                 return;
             }
-        }
-    }
-
-    fn disk_is_closed(&self) -> bool {
-        match self.disk {
-            Disk::Fine => false,
-            Disk::Refusing { until, .. } => !self.held.is_empty() || until > Instant::now(),
         }
     }
 
@@ -95,25 +89,26 @@ impl Warm {
 
     async fn report_gone(&mut self, turn: TurnId) -> bool {
         let since = *self.stopping_since.get_or_insert_with(Instant::now);
-        let given_up = since.elapsed() >= STOP_PATIENCE;
-        if !self.running.is_empty() && !given_up {
+        let stuck: Vec<Effect> = self.running.keys().copied().filter(|effect| turn_of(effect) == Some(turn)).collect();
+        if !stuck.is_empty() && since.elapsed() < STOP_PATIENCE {
             return false;
         }
         let mut left = self.left.clone();
-        left.extend(self.running.keys().map(|effect| format!("{effect:?}")));
-        let partial = self.cut_model.then(|| self.shown_so_far());
-        let told = self.tell(Input::WorkGone { turn, left, partial }).await;
-        if told {
-            self.stopping_since = None;
-            self.left.clear();
-            self.cut_model = false;
-            self.shown.clear();
-        }
-        told
+        left.extend(stuck.iter().map(|effect| self.name_of(effect)));
+        let shown = |cut: &Partial| Partial { usage: cut.usage, cost: cut.cost, ..self.shown.so_far() };
+        let partial = self.cut_model.as_ref().map(shown);
+        self.tell(Input::WorkGone { turn, left, partial }).await
     }
 
-    fn shown_so_far(&mut self) -> Partial {
-        self.shown.cut(Usage::default())
+    /// How people are told of work that did not end.
+    fn name_of(&self, effect: &Effect) -> String {
+        match effect {
+            Effect::RunTool { call, .. } | Effect::PrepareTool { call, .. } => {
+                let known = self.state.turn.as_ref().and_then(|turn| turn.call(*call));
+                format!("{} ({call})", known.map_or("a tool", |known| known.call.name.as_str()))
+            }
+            Effect::CallModel { .. } | Effect::Wake { .. } | Effect::ReportGone { .. } => "a model call".to_owned(),
+        }
     }
 
     async fn start_model(&mut self, effect: Effect, turn: TurnId, step: u32, attempt: u32) -> bool {
@@ -173,7 +168,7 @@ impl Warm {
         let bug = || Fault::new(FaultKind::BadRequest, format!("no request could be made for {turn}"));
         let request = request.ok_or_else(bug)?;
         let model = parts.models.resolve(&request.model)?;
-        let shower = Shower { news: self.news_sender(), step, attempt };
+        let shower = Shower { news: self.news_sender(), turn, step, attempt };
         let parts = &self.shared.parts;
         let call = ModelCall {
             model,
@@ -191,7 +186,7 @@ impl Warm {
         let Some(open) = &self.state.turn else { return false };
         let (Some(call), step) = (open.call(id).cloned(), open.step) else { return false };
         let token = self.shared.stop.child_token();
-        let shower = Shower { news: self.news_sender(), step, attempt: run.unwrap_or(1) };
+        let shower = Shower { news: self.news_sender(), turn, step, attempt: run.unwrap_or(1) };
         let parts = &self.shared.parts;
         let tool = CallOfTool {
             tools: parts.tools.clone(),
@@ -215,8 +210,12 @@ impl Warm {
         self.running.insert(effect, token.clone());
         match run {
             None => self.run_beside(effect, async move {
-                let intent = tool.prepare().await;
-                (Some(Input::ToolPrepared { turn, call: id, intent }), Vec::new())
+                // Nothing outside was changed yet, so it can be left where it stands.
+                let input = tokio::select! {
+                    intent = tool.prepare() => Some(Input::ToolPrepared { turn, call: id, intent }),
+                    () = token.cancelled() => None,
+                };
+                (input, Vec::new())
             }),
             Some(run) => {
                 let begun = Instant::now();
@@ -244,7 +243,8 @@ impl Warm {
         work: impl Future<Output = (Option<Input>, Vec<String>)> + Send + 'static,
     ) {
         let news = self.news_sender();
-        self.shared.tasks.spawn(async move {
+        // A stop of the daemon waits for the session, and the session for its work, but not for ever.
+        tokio::spawn(async move {
             let (input, left) = match AssertUnwindSafe(work).catch_unwind().await {
                 Ok(done) => done,
                 Err(_) => (broken(effect), Vec::new()),
@@ -256,35 +256,56 @@ impl Warm {
     /// Takes in an effect's last word. It counts as running until that is on disk.
     pub(super) async fn finish(&mut self, done: Done) -> Result<(), (News, Error)> {
         let Done { effect, input, left } = done;
-        let Some(mut input) = input else {
-            self.running.remove(&effect);
-            self.left.extend(left);
-            self.cut_model |= matches!(effect, Effect::CallModel { .. });
-            return Ok(());
-        };
-        if let Input::ModelFailed { partial, .. } = &mut input {
-            let usage = partial.usage;
-            let cost = partial.cost;
-            *partial = self.shown.cut(usage);
-            partial.cost = cost;
-        }
-        let is_reply = matches!(input, Input::ModelDone { .. });
-        match self.commit(input.clone()).await {
-            Ok(_) => {}
-            Err(Error::Refused(refusal)) => tracing::debug!("session {}: {refusal}", self.id),
-            Err(error) => {
-                if let Input::ModelFailed { partial, .. } = &input {
-                    self.shown.put_back(&partial.text, &partial.thinking);
-                }
-                return Err((News::Done(Box::new(Done { effect, input: Some(input), left })), error));
-            }
-        }
-        if is_reply {
-            self.shown.clear();
+        if let Some(input) = &input
+            && let Err(error) = self.tell_end(input.clone()).await
+        {
+            return Err((News::Done(Box::new(Done { effect, input: Some(input.clone()), left })), error));
         }
         self.running.remove(&effect);
-        self.left.extend(left);
+        if turn_of(&effect) == self.state.turn.as_ref().map(|turn| turn.id) {
+            self.left.extend(left);
+            if input.is_none() && matches!(effect, Effect::CallModel { .. }) {
+                self.cut_model.get_or_insert_default();
+            }
+        }
         Ok(())
+    }
+
+    /// Commits the end of an effect. One that comes too late is passed over.
+    async fn tell_end(&mut self, mut input: Input) -> Result<(), Error> {
+        if let Input::ModelFailed { partial, .. } = &mut input {
+            let Partial { text, thinking, .. } = self.shown.so_far();
+            (partial.text, partial.thinking) = (text, thinking);
+        }
+        let spent = match &input {
+            Input::ModelDone { turn, output, .. } => {
+                Some((*turn, Partial { usage: output.usage, cost: output.cost, ..Partial::default() }))
+            }
+            Input::ModelFailed { turn, partial, .. } => Some((*turn, partial.clone())),
+            _ => None,
+        };
+        match self.commit(input).await {
+            Ok(_) if spent.is_some() => self.shown.clear(),
+            Ok(_) => {}
+            Err(Error::Refused(refusal)) => {
+                tracing::debug!("session {}: {refusal}", self.id);
+                // The turn is being stopped: what was shown of this reply is told with the turn's end.
+                let open = self.state.turn.as_ref().map(|turn| turn.id);
+                self.cut_model = spent.filter(|(turn, _)| Some(*turn) == open).map(|(_, partial)| partial);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+fn turn_of(effect: &Effect) -> Option<TurnId> {
+    match effect {
+        Effect::CallModel { turn, .. }
+        | Effect::PrepareTool { turn, .. }
+        | Effect::RunTool { turn, .. }
+        | Effect::ReportGone { turn } => Some(*turn),
+        Effect::Wake { .. } => None,
     }
 }
 

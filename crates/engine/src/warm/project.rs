@@ -18,18 +18,15 @@ impl Warm {
     /// Folds an event into its turn's record.
     pub(super) fn note_record(&mut self, event: &Event) {
         let Some(turn) = event.turn_id else { return };
-        if !self.records.contains_key(&turn) {
-            match TurnRecord::begin(event) {
-                Some(record) => drop(self.records.insert(turn, record)),
-                None => return,
-            }
-        }
         if let Some(record) = self.records.get_mut(&turn) {
             record.take(event);
-            // Only a change of status is put down; a reply under way is in the log already.
-            if is_status_change(&event.body) && !self.touched.contains(&turn) {
-                self.touched.push(turn);
-            }
+        } else if let Some(mut record) = TurnRecord::begin(event) {
+            record.take(event);
+            self.records.insert(turn, record);
+        }
+        // Only a change of status is put down; a reply under way is in the log already.
+        if is_status_change(&event.body) && !self.touched.contains(&turn) {
+            self.touched.push(turn);
         }
     }
 
@@ -37,15 +34,14 @@ impl Warm {
     pub(super) async fn project(&mut self) {
         let store = self.shared.parts.store.clone();
         for turn in std::mem::take(&mut self.touched) {
-            let Some(record) = self.records.get_mut(&turn) else { continue };
-            record.refresh(&self.state);
-            let settled = is_settled(record.status);
-            if let Ok(json) = serde_json::to_vec(record)
+            // A turn that began in an earlier life of this session is read from the log.
+            let Ok(Some(record)) = self.record_of(turn).await else { continue };
+            if let Ok(json) = serde_json::to_vec(&record)
                 && let Err(error) = store.turn_put(self.id, turn, Bytes::from(json)).await
             {
                 tracing::debug!("the record of {turn} was not written: {error}");
             }
-            if settled {
+            if record.status.is_settled() {
                 self.records.remove(&turn);
                 let _ = store.spool_close(self.id, turn).await;
             }
@@ -57,12 +53,18 @@ impl Warm {
         }
     }
 
-    pub(crate) async fn keep_snapshot(&self) {
+    async fn keep_snapshot(&self) {
         if let Some(snapshot) = load::snapshot(&self.state)
             && let Err(error) = self.shared.parts.store.snapshot_put(self.id, snapshot).await
         {
             tracing::debug!("no snapshot of {}: {error}", self.id);
         }
+    }
+
+    /// A new session is in the listing before its maker is told of it.
+    pub(crate) async fn announce(&mut self) {
+        self.keep_snapshot().await;
+        self.put_row().await;
     }
 
     async fn put_row(&mut self) {
@@ -105,19 +107,19 @@ impl Warm {
 
     /// The record of a turn, as of now.
     pub(super) async fn record_of(&mut self, turn: TurnId) -> Result<Option<TurnRecord>, Error> {
-        let store = self.shared.parts.store.clone();
-        let Some(status) = self.state.turn_status(turn) else { return load::record(&*store, self.id, turn).await };
-        let record = match self.records.get(&turn) {
-            Some(record) => Some(record.clone()),
-            None if status.is_settled() => return load::record(&*store, self.id, turn).await,
-            None => TurnRecord::rebuild(&*store, self.id, turn).await?,
+        let kept = self.records.get(&turn).cloned();
+        let record = match kept {
+            Some(record) => Some(record),
+            None => load::record(&*self.shared.parts.store, self.id, turn).await?,
         };
         let Some(mut record) = record else { return Ok(None) };
         record.refresh(&self.state);
         if record.status == RecordStatus::Running && !self.shown.is_empty() {
             record.status = RecordStatus::Streaming;
         }
-        self.records.insert(turn, record.clone());
+        if !record.status.is_settled() {
+            self.records.insert(turn, record.clone());
+        }
         Ok(Some(record))
     }
 }
@@ -127,11 +129,6 @@ fn cut_title(title: &str) -> &str {
         Some((end, _)) => &title[..end],
         None => title,
     }
-}
-
-fn is_settled(status: RecordStatus) -> bool {
-    use RecordStatus::*;
-    matches!(status, Completed | Failed | Cancelled | Expired)
 }
 
 fn is_status_change(body: &Body) -> bool {
@@ -148,6 +145,7 @@ fn is_status_change(body: &Body) -> bool {
             | Body::ApprovalRequested(_)
             | Body::ApprovalGranted(_)
             | Body::ApprovalDenied(_)
+            | Body::ApprovalExpired(_)
             | Body::BudgetReached(_)
             | Body::BudgetRaised(_)
     )

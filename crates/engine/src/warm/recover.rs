@@ -3,11 +3,9 @@
 use std::path::Path;
 
 use tenure_core::{
-    command::Input,
-    delta::Stream,
+    command::{Input, Partial},
     ids::CallId,
-    model::Usage,
-    session::{CallState, Turn},
+    session::{CallState, Phase, Turn},
     tool::{CallClass, ToolKind},
 };
 
@@ -17,7 +15,7 @@ use crate::{Error, files::SessionFiles, load};
 impl Warm {
     /// Tells whether the session may go on now.
     pub(super) async fn recover(&mut self) -> bool {
-        if self.disk_waits() {
+        if self.disk_retry_at().is_some() || self.lost.is_some() {
             return false;
         }
         match self.try_recover().await {
@@ -26,28 +24,31 @@ impl Warm {
                 true
             }
             Err(error) => {
+                self.lose(&error);
                 self.disk_refused(&error);
                 false
             }
         }
     }
 
-    fn disk_waits(&self) -> bool {
-        matches!(self.disk, super::Disk::Refusing { until, .. } if until > tokio::time::Instant::now())
-    }
-
     async fn try_recover(&mut self) -> Result<(), Error> {
         let state = self.state.clone();
         let Some(turn) = &state.turn else { return Ok(()) };
-        for delta in load::shown(&*self.shared.parts.store, self.id, turn).await? {
-            self.shown.take_back(delta.stream, &delta.text);
+        let shown = load::shown(&*self.shared.parts.store, self.id, turn).await?;
+        self.shown.clear();
+        shown.iter().for_each(|delta| self.shown.take(delta));
+        if matches!(turn.phase, Phase::Stopping(_)) {
+            // It is told with the turn's end.
+            self.cut_model = (!shown.is_empty()).then(Partial::default);
+            return Ok(());
         }
-        let partial = self.shown.cut(Usage::default());
-        let classes = self.classes(turn).await;
+        let (classes, partial) = (self.classes(turn).await, self.shown.so_far());
         match self.commit(Input::Recover { classes, partial }).await {
-            Ok(_) | Err(Error::Refused(_)) => Ok(()),
-            Err(error) => Err(error),
+            Ok(_) | Err(Error::Refused(_)) => {}
+            Err(error) => return Err(error),
         }
+        self.shown.clear();
+        Ok(())
     }
 
     /// Looks at the files of each write call that was cut.
@@ -65,15 +66,5 @@ impl Warm {
             }
         }
         classes
-    }
-}
-
-impl super::spool::Shown {
-    fn take_back(&mut self, stream: Stream, text: &str) {
-        match stream {
-            Stream::Text => self.put_back(text, ""),
-            Stream::Thinking => self.put_back("", text),
-            Stream::Arguments(_) | Stream::Output(_) => {}
-        }
     }
 }

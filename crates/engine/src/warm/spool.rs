@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tenure_core::{
     command::Partial,
     delta::{Delta, Stream},
-    model::Usage,
+    ids::TurnId,
 };
 use tenure_store::SpoolRecord;
 
@@ -24,7 +24,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    fn take(&mut self, delta: &Delta) {
+    pub(super) fn take(&mut self, delta: &Delta) {
         *self.offsets.entry((delta.step, delta.attempt, delta.stream)).or_default() += delta.text.len() as u64;
         match delta.stream {
             Stream::Text => self.text.push_str(&delta.text),
@@ -33,23 +33,16 @@ impl Shown {
         }
     }
 
-    /// What a cut call had shown; the next attempt begins with nothing.
-    pub(super) fn cut(&mut self, usage: Usage) -> Partial {
-        let (text, thinking) = (std::mem::take(&mut self.text), std::mem::take(&mut self.thinking));
-        Partial { text, thinking, usage, cost: None }
-    }
-
-    /// Text that was shown before, from a spool or from a decision the disk refused.
-    pub(super) fn put_back(&mut self, text: &str, thinking: &str) {
-        self.text.push_str(text);
-        self.thinking.push_str(thinking);
+    /// What the attempt under way has shown.
+    pub(super) fn so_far(&self) -> Partial {
+        Partial { text: self.text.clone(), thinking: self.thinking.clone(), ..Partial::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty() && self.thinking.is_empty()
     }
 
-    /// The step is over, and with it all its streams.
+    /// The attempt is over, and with it all its streams.
     pub(super) fn clear(&mut self) {
         *self = Shown::default();
     }
@@ -58,9 +51,13 @@ impl Shown {
 impl Warm {
     /// Writes and shows a fragment and all that wait behind it, joined where they belong together.
     pub(super) async fn show_all(&mut self, first: Fragment) -> Result<(), (News, Error)> {
-        let Some(turn) = self.state.turn.as_ref().map(|turn| turn.id) else { return Ok(()) };
+        let turn = first.turn;
+        // What work still says after its turn was settled belongs nowhere.
+        if self.state.turn.as_ref().is_none_or(|open| open.id != turn) {
+            return Ok(());
+        }
         let mut deltas = vec![self.delta(first, 0)];
-        while let Some(News::Delta(_)) = self.held.front() {
+        while matches!(self.held.front(), Some(News::Delta(next)) if next.turn == turn) {
             let Some(News::Delta(fragment)) = self.held.pop_front() else { break };
             let ahead = deltas.iter().filter(|delta| same_stream(delta, &fragment));
             let ahead = ahead.map(|delta| delta.text.len() as u64).sum();
@@ -84,31 +81,33 @@ impl Warm {
                 }
                 Ok(())
             }
-            Err(error) => Err((self.hold_back(deltas), error.into())),
+            Err(error) => {
+                let error = error.into();
+                self.lose(&error);
+                Err((self.hold_back(turn, deltas), error))
+            }
         }
     }
 
     fn delta(&self, fragment: Fragment, ahead: u64) -> Delta {
-        let Fragment { step, attempt, stream, text } = fragment;
+        let Fragment { step, attempt, stream, text, .. } = fragment;
         let written = self.shown.offsets.get(&(step, attempt, stream)).copied().unwrap_or(0);
         let (seq, ts) = (self.state.seq, self.shared.parts.clock.now());
         Delta { seq, ts, step, attempt, stream, offset: written + ahead, text }
     }
 
     /// Puts deltas back in front of what waits; returns the first.
-    fn hold_back(&mut self, deltas: Vec<Delta>) -> News {
-        let mut fragments = deltas.into_iter().map(|delta| {
+    fn hold_back(&mut self, turn: TurnId, deltas: Vec<Delta>) -> News {
+        let mut first = Fragment { turn, step: 0, attempt: 0, stream: Stream::Text, text: String::new() };
+        for (index, delta) in deltas.into_iter().enumerate().rev() {
             let Delta { step, attempt, stream, text, .. } = delta;
-            News::Delta(Fragment { step, attempt, stream, text })
-        });
-        let first = fragments.next();
-        let rest: Vec<News> = fragments.collect();
-        for fragment in rest.into_iter().rev() {
-            self.held.push_front(fragment);
+            let fragment = Fragment { turn, step, attempt, stream, text };
+            match index {
+                0 => first = fragment,
+                _ => self.held.push_front(News::Delta(fragment)),
+            }
         }
-        // There was at least the one that was handed in.
-        first
-            .unwrap_or_else(|| News::Delta(Fragment { step: 0, attempt: 0, stream: Stream::Text, text: String::new() }))
+        News::Delta(first)
     }
 }
 

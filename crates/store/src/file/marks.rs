@@ -49,7 +49,7 @@ impl Marks {
 
     /// Makes sure that a start-up will find this session. Called before every append; costs nothing but once.
     pub fn put(&self, session: SessionId) -> Result<()> {
-        self.found().map_err(|error| Error::disk("to sync the data folder", &error))?;
+        self.found()?;
         if self.marked.lock().unwrap_or_else(PoisonError::into_inner).contains(&session) {
             return Ok(());
         }
@@ -69,7 +69,12 @@ impl Marks {
         }
     }
 
-    fn found(&self) -> io::Result<()> {
+    /// Does this life's first syncs, once, before anything is acknowledged.
+    pub fn found(&self) -> Result<()> {
+        self.sync_folders().map_err(|error| Error::disk("to sync the data folder", &error))
+    }
+
+    fn sync_folders(&self) -> io::Result<()> {
         let mut founded = self.founded.lock().unwrap_or_else(PoisonError::into_inner);
         let Founded::NotYet(changed) = &*founded else { return Ok(()) };
         let (disk, layout) = (&self.folder.disk, &self.folder.layout);

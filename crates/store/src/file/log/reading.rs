@@ -118,9 +118,10 @@ impl Log {
         loop {
             let Next::Line { offset, bytes } = lines.next()? else { return Ok(None) };
             match seq_of(bytes) {
-                Some(found) if found < seq => {}
                 Some(found) if found == seq => return Ok(Line::parse(bytes).map(|line| line.end(offset))),
-                _ => return Ok(None),
+                Some(found) if found > seq => return Ok(None),
+                // Damage before what is looked for is found by whoever reads it.
+                _ => {}
             }
         }
     }

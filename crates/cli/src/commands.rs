@@ -1,0 +1,49 @@
+//! One file per command, and the way to it. A command gets its arguments and says how it ended.
+
+pub mod approve;
+pub mod ask;
+pub mod cancel;
+pub mod demo;
+pub mod serve;
+pub mod session;
+pub mod sessions;
+
+use std::path::PathBuf;
+
+use tenure_wire::Verdict;
+
+use crate::{
+    args::{Cli, Command},
+    data,
+    exit::Exit,
+    terminal::Output,
+};
+
+/// What every command is told.
+pub struct Context {
+    pub data: PathBuf,
+    pub output: Output,
+}
+
+/// A client needs one thread; the daemon brings its own runtime.
+fn on_one_thread(work: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(work);
+    // A thread that waits for a key press must not hold up the end.
+    runtime.shutdown_background();
+    done
+}
+
+pub fn run(cli: Cli) -> anyhow::Result<Exit> {
+    let context = Context { data: data::folder(cli.global.data.as_deref())?, output: cli.global.output() };
+    match cli.command {
+        Command::Serve(arguments) => serve::run(&context, &arguments),
+        Command::Demo(arguments) => on_one_thread(demo::run(&context, &arguments)),
+        Command::Ask(arguments) => on_one_thread(ask::run(&context, &arguments)),
+        Command::Approve(arguments) => on_one_thread(approve::run(&context, &arguments, Verdict::Approve)),
+        Command::Deny(arguments) => on_one_thread(approve::run(&context, &arguments, Verdict::Deny)),
+        Command::Cancel(arguments) => on_one_thread(cancel::run(&context, &arguments)),
+        Command::Sessions(arguments) => on_one_thread(sessions::run(&context, &arguments)),
+        Command::Session(arguments) => on_one_thread(session::run(&context, &arguments)),
+    }
+}

@@ -1,0 +1,164 @@
+//! `tenure ask`: one message, and everything until its turn is settled.
+
+mod follow;
+mod permit;
+
+use std::{io::Read as _, path::PathBuf, time::Duration};
+
+use anyhow::Context as _;
+use clap::Args;
+use tenure_client::{Client, Until};
+use tenure_wire::{CreateSession, Part, Policy, RecoveryPolicy, SendMessage};
+
+use super::Context;
+use crate::{
+    config, daemon,
+    exit::{Exit, Problem},
+    lookup,
+    terminal::{self, Output},
+};
+use follow::{Answers, Follow};
+use permit::Permit;
+
+/// Longer texts are refused before they are sent.
+const TEXT_BYTES_MAX: usize = 512 * 1024;
+/// How much of the text becomes the title of a new session.
+const TITLE_CHARS_MAX: usize = 60;
+
+const EXAMPLES: &str = "\
+Examples:
+    tenure ask \"what does this project do?\"
+    tenure ask --approve all \"make the tests pass\"
+    git diff | tenure ask -
+    tenure ask --session sess_01K9 \"and now the docs\"
+    tenure ask --json \"hello\" | tail -1 | jq -r .text
+
+The answer goes to stdout, all else to stderr. With --json every event of the turn is one line on
+stdout, and the last line is {\"type\":\"result\",\"session_id\",\"turn_id\",\"status\",\"text\",…}.
+Ctrl-C cancels the turn; a second one leaves it as it is.";
+
+/// Send a message to an agent and follow its turn to the end
+#[derive(Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", crate::exit::CODES))]
+pub struct Arguments {
+    /// What to say; `-` reads it from stdin
+    text: String,
+    /// The folder the agent works in, for a new session
+    #[arg(long, default_value = ".", value_name = "DIR", conflicts_with = "session")]
+    workspace: PathBuf,
+    /// The model, for a new session
+    #[arg(long, conflicts_with = "session")]
+    model: Option<String>,
+    /// Go on with this session instead of making a new one
+    #[arg(long)]
+    session: Option<String>,
+    /// What the agent may do unasked; without it you are asked on a terminal, and elsewhere `writes` holds
+    #[arg(long, value_enum)]
+    approve: Option<Permit>,
+    /// Cancel the turn after this many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: Option<u64>,
+}
+
+pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
+    let text = text_of(&arguments.text)?;
+    let person = context.output == Output::Text && arguments.approve.is_none() && terminal::is_interactive();
+    let answers = if person { Answers::Person } else { Answers::Rule(arguments.approve.unwrap_or_default()) };
+    let client = daemon::connect(&context.data).await?;
+    let (session, seq) = match &arguments.session {
+        Some(given) => known_session(&client, given).await?,
+        None => new_session(context, arguments, &client, &text, &answers).await?,
+    };
+    let stream = client.events(&session, Until::Forever).after(seq.to_string());
+    let find = daemon::finder(&context.data);
+    let message = SendMessage { parts: vec![Part::text(text)], auto_run: Some(true), ..SendMessage::default() };
+    let accepted = client.send(&session, &message).await?;
+    let no_turn = || Problem::failed("no_turn", "the daemon took the message but started no turn", "");
+    let turn = accepted.turn_id.ok_or_else(no_turn)?;
+    let deadline = arguments.timeout.map(Duration::from_secs);
+    let follow = Follow::new(context.output, client, find.clone(), session, turn, answers);
+    follow.to_the_end(stream.finding(find), deadline).await
+}
+
+fn text_of(given: &str) -> anyhow::Result<String> {
+    let text = match given {
+        "-" => {
+            let mut text = String::new();
+            let limited = std::io::stdin().lock().take(TEXT_BYTES_MAX as u64 + 1).read_to_string(&mut text);
+            limited.context("cannot read the text from stdin")?;
+            text
+        }
+        given => given.to_owned(),
+    };
+    if text.trim().is_empty() {
+        return Err(Problem::usage("there is nothing to say", "give a text, or - to read it from stdin").into());
+    }
+    if text.len() > TEXT_BYTES_MAX {
+        let message = format!("the text is longer than {TEXT_BYTES_MAX} bytes");
+        return Err(Problem::usage(message, "put it in a file of the workspace and ask about that").into());
+    }
+    Ok(text)
+}
+
+async fn known_session(client: &Client, given: &str) -> anyhow::Result<(String, u64)> {
+    let session = lookup::session(client, given).await?;
+    let view = client.session(&session).await?;
+    if let Some(turn) = &view.turn {
+        terminal::note(&format!("A turn is open there ({}); this one comes after it.\n", turn.status));
+    }
+    Ok((session, view.seq))
+}
+
+async fn new_session(
+    context: &Context,
+    arguments: &Arguments,
+    client: &Client,
+    text: &str,
+    answers: &Answers,
+) -> anyhow::Result<(String, u64)> {
+    let folder = &arguments.workspace;
+    let no_folder = |error| Problem::usage(format!("the workspace {}: {error}", folder.display()), "");
+    let workspace = folder.canonicalize().map_err(no_folder)?;
+    let utf8 = || Problem::usage("the workspace's path is not UTF-8", "rename the folder");
+    let approval = match answers {
+        Answers::Person => None,
+        Answers::Rule(permit) => Some(permit.policy()),
+    };
+    let resume = config::read(&context.data)?.recovery.resume;
+    let recovery = resume.map(|resume| RecoveryPolicy { resume: Some(resume) });
+    let create = CreateSession {
+        workspace_path: workspace.to_str().ok_or_else(utf8)?.to_owned(),
+        model: arguments.model.clone(),
+        title: Some(title_of(text)),
+        policy: Some(Policy { approval, recovery, ..Policy::default() }),
+        ..CreateSession::default()
+    };
+    Ok((client.create(&create).await?.session_id, 0))
+}
+
+/// The beginning of the first line that says something.
+fn title_of(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    match line.chars().count() <= TITLE_CHARS_MAX {
+        true => line.to_owned(),
+        false => line.chars().take(TITLE_CHARS_MAX - 1).chain(['…']).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_first_line_cut() {
+        assert_eq!(title_of("\n  hello \nworld"), "hello");
+        assert_eq!(title_of(&"ä".repeat(100)).chars().count(), TITLE_CHARS_MAX);
+    }
+
+    #[test]
+    fn there_must_be_something_to_say() {
+        assert!(text_of("  \n").is_err());
+        assert!(text_of(&"x".repeat(TEXT_BYTES_MAX + 1)).is_err());
+        assert_eq!(text_of("hi").unwrap(), "hi");
+    }
+}

@@ -1,0 +1,311 @@
+//! Follows one turn: shows it, asks the person where that is wanted, and ends when the turn rests.
+
+use std::{collections::VecDeque, time::Duration};
+
+use serde_json::{Value, json};
+use tenure_client::{
+    Client, EventStream, Find, Item,
+    print::{Detail, Printer, Tone, money, subject, tamed},
+};
+use tenure_wire::{Approve, Cancel, Event, Scope, Verdict};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::Instant,
+};
+
+use super::permit::Permit;
+use crate::{
+    daemon::insist,
+    exit::Exit,
+    terminal::{self, Lines, Output},
+};
+
+/// How much of a call is shown when it is asked about. It is not cut to the width: a person must see what they allow.
+const SHOWN_CHARS_MAX: usize = 8000;
+
+/// Who answers approvals.
+pub enum Answers {
+    Person,
+    Rule(Permit),
+}
+
+pub struct Follow {
+    output: Output,
+    client: Client,
+    find: Find,
+    session: String,
+    turn: String,
+    answers: Answers,
+    lines: Option<Lines>,
+    printer: Printer,
+    /// Calls the person has not answered yet; the first one is being asked about.
+    waiting: VecDeque<Waiting>,
+    /// The whole text of the last answer.
+    text: String,
+    events: u64,
+    canceled_by: Option<CanceledBy>,
+}
+
+struct Waiting {
+    call: String,
+    name: String,
+    about: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CanceledBy {
+    Interrupt,
+    Timeout,
+}
+
+/// How it came to rest.
+struct Rest {
+    status: String,
+    data: Value,
+}
+
+impl Rest {
+    fn of(status: &str, data: Value) -> Option<Self> {
+        Some(Self { status: status.to_owned(), data })
+    }
+}
+
+impl Follow {
+    pub fn new(output: Output, client: Client, find: Find, session: String, turn: String, answers: Answers) -> Self {
+        let lines = matches!(answers, Answers::Person).then(Lines::of_stdin);
+        Self {
+            output,
+            client,
+            find,
+            session,
+            turn,
+            answers,
+            lines,
+            printer: Printer::new(terminal::stdout_look(), Detail::Story).notes(terminal::stderr_look()),
+            waiting: VecDeque::new(),
+            text: String::new(),
+            events: 0,
+            canceled_by: None,
+        }
+    }
+
+    pub async fn to_the_end(mut self, mut stream: EventStream, timeout: Option<Duration>) -> anyhow::Result<Exit> {
+        let mut interrupts = signal(SignalKind::interrupt())?;
+        let deadline = timeout.map(|after| Instant::now() + after);
+        let mut time_is_over = std::pin::pin!(sleep_until(deadline));
+        loop {
+            tokio::select! {
+                item = stream.next() => {
+                    // A stream that follows has no end of its own.
+                    let Some(item) = item else { continue };
+                    if let Some(rest) = self.take(&item?).await? {
+                        return self.finish(&rest);
+                    }
+                }
+                line = typed(&mut self.lines), if !self.waiting.is_empty() => self.typed(line.trim()).await?,
+                _ = interrupts.recv() => {
+                    if self.canceled_by.is_some() {
+                        terminal::note("Left; the turn goes its way.\n");
+                        return Ok(Exit::Interrupted);
+                    }
+                    self.cancel(CanceledBy::Interrupt, "interrupted at the keyboard").await?;
+                }
+                () = &mut time_is_over, if self.canceled_by.is_none() => {
+                    self.cancel(CanceledBy::Timeout, "it took longer than --timeout").await?;
+                }
+            }
+        }
+    }
+
+    async fn take(&mut self, item: &Item) -> anyhow::Result<Option<Rest>> {
+        let event: Event = serde_json::from_str(&item.json)?;
+        let is_ours = event.turn_id.as_deref() == Some(&self.turn);
+        if !is_ours && item.kind != "stream_reset" {
+            return Ok(None);
+        }
+        self.events += u64::from(event.pos.is_none());
+        match self.output {
+            Output::Json => terminal::print_line(&item.json)?,
+            // The question itself tells it better.
+            Output::Text if self.lines.is_some() && item.kind == "approval_requested" => {
+                terminal::write(&self.printer.finish())?;
+            }
+            Output::Text => terminal::write(&self.printer.event(&event))?,
+        }
+        self.consider(event).await
+    }
+
+    async fn consider(&mut self, event: Event) -> anyhow::Result<Option<Rest>> {
+        let data = event.data;
+        Ok(match event.wire_type.as_str() {
+            "model_output_completed" => {
+                self.text = data["text"].as_str().unwrap_or_default().to_owned();
+                None
+            }
+            "approval_requested" => {
+                self.asked(&data).await?;
+                None
+            }
+            "approval_granted" | "approval_denied" | "approval_expired" => {
+                self.answered_elsewhere(data["tool_call_id"].as_str().unwrap_or_default());
+                None
+            }
+            "turn_completed" => Rest::of("completed", data),
+            "turn_failed" => Rest::of("failed", data),
+            "turn_canceled" => Rest::of("canceled", data),
+            "turn_expired" => Rest::of("expired", data),
+            "turn_interrupted" => self.rest_if_interrupted().await?,
+            "budget_reached" if matches!(self.answers, Answers::Rule(_)) => self.rest_if_stopped_by_budget().await?,
+            _ => None,
+        })
+    }
+
+    /// After a restart a turn goes on by itself, unless a person should look first.
+    async fn rest_if_interrupted(&mut self) -> anyhow::Result<Option<Rest>> {
+        let rest = self.rest_if("interrupted").await?;
+        if rest.is_some() && self.output == Output::Text {
+            let session = &self.session;
+            terminal::note(&format!("It waits for you: look, then `tenure session resume {session}`.\n"));
+        }
+        Ok(rest)
+    }
+
+    /// An unattended turn ends at its budget by itself; an attended one would wait for somebody who is not here.
+    async fn rest_if_stopped_by_budget(&mut self) -> anyhow::Result<Option<Rest>> {
+        self.rest_if("waiting_budget").await
+    }
+
+    async fn rest_if(&mut self, status: &str) -> anyhow::Result<Option<Rest>> {
+        let look = || self.client.turn(&self.session, &self.turn, Duration::ZERO);
+        let turn = insist(&self.client, &self.find, look).await?;
+        let data = json!({"spent": turn.spent, "cost_micro_usd": turn.cost_micro_usd});
+        Ok(if turn.status == status { Rest::of(status, data) } else { None })
+    }
+
+    async fn asked(&mut self, data: &Value) -> anyhow::Result<()> {
+        let call = data["tool_call_id"].as_str().unwrap_or_default().to_owned();
+        match self.answers {
+            Answers::Rule(permit) => {
+                let verdict = permit.verdict(data["kind"].as_str().unwrap_or_default());
+                let reason = Some("answered by --approve, nobody can be asked".to_owned());
+                self.answer(call, verdict, Scope::Once, reason).await
+            }
+            Answers::Person => {
+                let name = data["name"].as_str().unwrap_or_default().to_owned();
+                self.waiting.push_back(Waiting { call, name, about: subject(data) });
+                if self.waiting.len() == 1 {
+                    self.ask_first();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts the question for the first call that waits.
+    fn ask_first(&mut self) {
+        let Some(first) = self.waiting.front() else { return };
+        if let Some(lines) = &mut self.lines {
+            lines.forget_typed();
+        }
+        let about: String = tamed(&first.about).chars().take(SHOWN_CHARS_MAX).collect();
+        let cut = if about.chars().count() < SHOWN_CHARS_MAX { "" } else { "\n  … there is more of it" };
+        let look = terminal::stderr_look();
+        let name = look.paint(Tone::Ask, &format!("Allow {}?", first.name));
+        terminal::note(&format!("{name}\n  {}{cut}\n", about.replace('\n', "\n  ")));
+        terminal::note("[y] yes  [n] no  [s] yes, for this session > ");
+    }
+
+    async fn typed(&mut self, line: &str) -> anyhow::Result<()> {
+        let (verdict, scope) = match line.to_ascii_lowercase().as_str() {
+            "y" | "yes" => (Verdict::Approve, Scope::Once),
+            "s" | "session" => (Verdict::Approve, Scope::Session),
+            "n" | "no" => (Verdict::Deny, Scope::Once),
+            _ => {
+                terminal::note("Please type y, n or s > ");
+                return Ok(());
+            }
+        };
+        let Some(first) = self.waiting.pop_front() else { return Ok(()) };
+        self.answer(first.call, verdict, scope, None).await?;
+        self.ask_first();
+        Ok(())
+    }
+
+    fn answered_elsewhere(&mut self, call: &str) {
+        let Some(at) = self.waiting.iter().position(|waiting| waiting.call == call) else { return };
+        self.waiting.remove(at);
+        if at == 0 {
+            terminal::note("It was answered by somebody else.\n");
+            self.ask_first();
+        }
+    }
+
+    async fn answer(&self, call: String, action: Verdict, scope: Scope, reason: Option<String>) -> anyhow::Result<()> {
+        let turn_id = Some(self.turn.clone());
+        let answer = Approve { turn_id, tool_call_id: call, action, reason, scope: Some(scope), ..Approve::default() };
+        match insist(&self.client, &self.find, || self.client.approve(&self.session, &answer)).await {
+            // Somebody was faster, or the turn is over: the stream tells what became of it.
+            Err(error) if matches!(error.code(), Some("already_answered" | "not_waiting" | "turn_settled")) => Ok(()),
+            answered => Ok(answered.map(drop)?),
+        }
+    }
+
+    async fn cancel(&mut self, by: CanceledBy, reason: &str) -> anyhow::Result<()> {
+        self.canceled_by = Some(by);
+        self.waiting.clear();
+        terminal::write(&self.printer.finish())?;
+        if by == CanceledBy::Interrupt {
+            terminal::note("Canceling; Ctrl-C again leaves at once.\n");
+        }
+        let cancel = Cancel { turn_id: Some(self.turn.clone()), reason: Some(reason.to_owned()), ..Cancel::default() };
+        match insist(&self.client, &self.find, || self.client.cancel(&self.session, &cancel)).await {
+            Err(error) if matches!(error.code(), Some("no_open_turn" | "turn_settled" | "turn_completed")) => Ok(()),
+            canceling => Ok(canceling.map(drop)?),
+        }
+    }
+
+    fn finish(mut self, rest: &Rest) -> anyhow::Result<Exit> {
+        terminal::write(&self.printer.finish())?;
+        let (spent, cost) = (&rest.data["spent"], rest.data["cost_micro_usd"].as_u64());
+        let (steps, calls) = (spent["steps"].as_u64().unwrap_or(0), spent["tool_calls"].as_u64().unwrap_or(0));
+        match self.output {
+            Output::Json => terminal::print_json(&json!({
+                "type": "result",
+                "session_id": self.session,
+                "turn_id": self.turn,
+                "status": rest.status,
+                "text": self.text,
+                "steps": steps,
+                "tool_calls": calls,
+                "cost_micro_usd": cost,
+                "events": self.events,
+            }))?,
+            Output::Text => {
+                let look = terminal::stderr_look();
+                let (status, events, session) = (&rest.status, self.events, &self.session);
+                let counts = format!("{steps} steps, {calls} calls, {events} events, cost {}", money(cost));
+                terminal::note(&look.paint(Tone::Faint, &format!("{status}: {counts}; session {session}")));
+                terminal::note("\n");
+            }
+        }
+        Ok(match (self.canceled_by, rest.status.as_str()) {
+            (Some(CanceledBy::Interrupt), _) => Exit::Interrupted,
+            (_, "completed") => Exit::Ok,
+            _ => Exit::Failed,
+        })
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn typed(lines: &mut Option<Lines>) -> String {
+    match lines {
+        Some(lines) => lines.next().await,
+        None => std::future::pending().await,
+    }
+}

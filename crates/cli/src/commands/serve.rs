@@ -1,0 +1,286 @@
+//! `tenure serve`: puts the daemon together and runs it until it is told to stop.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::json;
+use tenure_client::discover;
+use tenure_core::redact::{Secrets, is_secret_name};
+use tenure_engine::{Engine, EngineConfig, Parts, SystemClock};
+use tenure_models::scripted::ScriptedRegistry;
+use tenure_server::{About, Access, Limits};
+use tenure_store::FileStore;
+use tenure_tools::ToolsConfig;
+use tenure_wire::DaemonInfo;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::Context;
+use crate::{
+    config::{self, Config, Durability, Positive},
+    data,
+    exit::{Exit, Problem},
+    standing::FileStanding,
+    terminal::{self, Output},
+};
+
+const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8787);
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Sessions wait far more than they work.
+const WORKERS_MAX: usize = 4;
+/// How often a background daemon looks whether anybody needs it, at least.
+const IDLE_LOOK_MAX: Duration = Duration::from_secs(5);
+/// Running supervisors are recorded here, in the data folder.
+const LEDGER: &str = "processes";
+
+const EXAMPLES: &str = "\
+Examples:
+    tenure serve
+    tenure serve --listen 127.0.0.1:0 --data ./data
+    TENURE_LOG=debug tenure serve";
+
+/// Run the daemon
+#[derive(Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", config::HELP))]
+pub struct Arguments {
+    /// Where to listen: a loopback address; port 0 takes any free one [default: 127.0.0.1:8787]
+    #[arg(long, env = "TENURE_LISTEN", value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// The model of sessions that name none [default: scripted]
+    #[arg(long, env = "TENURE_DEFAULT_MODEL", value_name = "MODEL")]
+    default_model: Option<String>,
+    /// What an acknowledged event survives [default: power]
+    #[arg(long, env = "TENURE_DURABILITY", value_enum)]
+    durability: Option<Durability>,
+    /// End when there was no client and no open turn for this long: for daemons that a command started
+    #[arg(long, hide = true, value_name = "MS")]
+    end_when_idle_ms: Option<u64>,
+}
+
+/// What flags, environment and file come to.
+struct Settings {
+    listen: SocketAddr,
+    durability: Durability,
+    end_when_idle: Option<Duration>,
+    engine: EngineConfig,
+    limits: Limits,
+}
+
+pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
+    if arguments.end_when_idle_ms.is_some() {
+        // Away from the terminal of the command that started us, whose Ctrl-C is not for us.
+        let _ = rustix::process::setsid();
+    }
+    start_log();
+    let settings = settle(arguments, config::read(&context.data)?)?;
+    raise_file_limit();
+    let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, WORKERS_MAX);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
+    let done = runtime.block_on(serve(context, settings));
+    runtime.shutdown_background();
+    done
+}
+
+fn start_log() {
+    let filter = ["TENURE_LOG", "RUST_LOG"].iter().find_map(|name| std::env::var(name).ok());
+    let filter = filter.unwrap_or_else(|| "warn,tenure=info".into());
+    let subscriber = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::new(filter));
+    subscriber.with_writer(std::io::stderr).with_ansi(false).init();
+}
+
+fn settle(arguments: &Arguments, config: Config) -> anyhow::Result<Settings> {
+    let listen = arguments.listen.or(config.listen).unwrap_or(LISTEN_DEFAULT);
+    if !listen.ip().is_loopback() {
+        let message = format!("{listen} is not a loopback address: the daemon is for this machine alone");
+        let hint = "use 127.0.0.1; serving others (--allow-remote, with TLS) comes with a later version";
+        return Err(Problem::usage(message, hint).into());
+    }
+    let mut engine = EngineConfig { verify_commands: config.verify_commands, ..EngineConfig::default() };
+    if let Some(model) = arguments.default_model.clone().or(config.default_model) {
+        engine.default_model = model;
+    }
+    let mut limits = Limits::default();
+    set(&mut engine.idle_evict, config.idle_evict);
+    set(&mut engine.mailbox_max, config.limits.mailbox_max.map(|Positive(max)| max));
+    set(&mut limits.connections_max, config.limits.connections_max.map(|Positive(max)| max));
+    set(&mut limits.body_bytes_max, config.limits.body_bytes_max.map(|Positive(max)| max));
+    set(&mut limits.stop_grace, config.limits.stop_grace);
+    let durability = arguments.durability.or(config.durability).unwrap_or(Durability::Power);
+    let end_when_idle = arguments.end_when_idle_ms.map(Duration::from_millis);
+    Ok(Settings { listen, durability, end_when_idle, engine, limits })
+}
+
+fn set<T>(place: &mut T, said: Option<T>) {
+    if let Some(value) = said {
+        *place = value;
+    }
+}
+
+async fn serve(context: &Context, settings: Settings) -> anyhow::Result<Exit> {
+    let data = &context.data;
+    data::make(data)?;
+    let (durability, durability_name) = match settings.durability {
+        Durability::Power => (tenure_store::Durability::Power, "power"),
+        Durability::Process => (tenure_store::Durability::Process, "process"),
+    };
+    let options = tenure_store::Options { durability, ..Default::default() };
+    let store = FileStore::open(data, options).map_err(|error| not_opened(data, error))?;
+    let token = data::token(data)?;
+    let listener = listen(settings.listen).await?;
+    let tools = tools(data).await?;
+    let engine = Engine::start(Parts {
+        store,
+        models: Arc::new(ScriptedRegistry::default()),
+        tools: Arc::new(tenure_tools::Registry::new(tools)),
+        clock: Arc::new(SystemClock::new()?),
+        secrets: secrets(&token),
+        standing: Arc::new(FileStanding::open(data)?),
+        config: settings.engine,
+    })
+    .await;
+    let note = discover::own_note(listener.local_addr()?, VERSION);
+    data::write_note(data, &note)?;
+    greet(context, &note)?;
+    let stop = CancellationToken::new();
+    tokio::spawn(stop_when_told(stop.clone(), data.clone()));
+    if let Some(idle) = settings.end_when_idle {
+        tokio::spawn(stop_when_idle(stop.clone(), data.clone(), engine.clone(), idle));
+    }
+    let about = About { durability: durability_name.into() };
+    let served = tenure_server::serve(listener, engine.clone(), Access::new(token), settings.limits, about, stop).await;
+    data::remove_note(data);
+    engine.shutdown().await;
+    served.context("the daemon stopped serving")?;
+    tracing::info!("stopped");
+    Ok(Exit::Ok)
+}
+
+fn not_opened(data: &Path, error: tenure_store::Error) -> Problem {
+    match error {
+        tenure_store::Error::Locked { pid } => {
+            let message = format!("the data folder {} is in use by the daemon with pid {pid}", data.display());
+            Problem::failed("locked", message, "use that one, end it, or choose another folder with --data")
+        }
+        other => Problem::failed("store", format!("the data folder {}: {other}", data.display()), ""),
+    }
+}
+
+async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            let message = format!("{address} is in use by another program");
+            Problem::failed("address_in_use", message, "choose another port: tenure serve --listen 127.0.0.1:0").into()
+        }
+        _ => Problem::failed("listen", format!("cannot listen on {address}: {error}"), "").into(),
+    })
+}
+
+/// Ends what an earlier life left behind, before anything can start anew.
+async fn tools(data: &Path) -> anyhow::Result<ToolsConfig> {
+    let (ledger, mark) = (data.join(LEDGER), data.canonicalize()?.to_string_lossy().into_owned());
+    let swept = {
+        let (ledger, mark) = (ledger.clone(), mark.clone());
+        tokio::task::spawn_blocking(move || tenure_tools::sweep_leftovers(&ledger, &mark)).await?
+    };
+    swept.iter().for_each(|line| tracing::warn!("{line}"));
+    Ok(ToolsConfig::new(supervisor()?, ledger, mark))
+}
+
+/// This very program, also when its file was replaced by a newer one since it started.
+fn supervisor() -> anyhow::Result<PathBuf> {
+    let own = PathBuf::from("/proc/self/exe");
+    if own.exists() { Ok(own) } else { Ok(std::env::current_exe()?) }
+}
+
+/// What must never be written or shown: our own token, and what looks secret in our environment.
+fn secrets(token: &str) -> Secrets {
+    let known =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let secret = known.filter(|(name, _)| is_secret_name(name));
+    Secrets::new(secret.chain([("TENURE_TOKEN".to_owned(), token.to_owned())]))
+}
+
+fn greet(context: &Context, note: &DaemonInfo) -> anyhow::Result<()> {
+    let (address, token_file) = (&note.address, context.data.join(discover::TOKEN_FILE));
+    let (data, token_file) = (context.data.display(), token_file.display());
+    if context.output == Output::Json {
+        let told = json!({
+            "address": address, "pid": note.pid, "version": note.version,
+            "data": data.to_string(), "token_file": token_file.to_string(),
+        });
+        return ignore_closed(terminal::print_line(&told.to_string()));
+    }
+    let lines = format!(
+        "Tenure {VERSION} listens on http://{address} (process {}).\n\
+         Data folder: {data}\n\
+         Token file:  {token_file}\n\
+         Try it:      curl -H \"Authorization: Bearer $(cat '{token_file}')\" http://{address}/v1/sessions\n\
+         Stop it with Ctrl-C.",
+        note.pid
+    );
+    ignore_closed(terminal::print_line(&lines))
+}
+
+/// A daemon does not depend on somebody reading its greeting.
+fn ignore_closed(written: std::io::Result<()>) -> anyhow::Result<()> {
+    if let Err(error) = written {
+        tracing::debug!("stdout: {error}");
+    }
+    Ok(())
+}
+
+/// The first signal stops in good order, the second one at once.
+async fn stop_when_told(stop: CancellationToken, data: PathBuf) {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        tracing::warn!("signals cannot be watched; only a kill will end this daemon");
+        return;
+    };
+    for stopping in ["stopping; once more to stop at once", "stopped at once"] {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        tracing::info!("{stopping}");
+        if stop.is_cancelled() {
+            std::process::exit(i32::from(Exit::Interrupted as u8));
+        }
+        // Nobody should find us any more from here on.
+        data::remove_note(&data);
+        stop.cancel();
+    }
+}
+
+async fn stop_when_idle(stop: CancellationToken, data: PathBuf, engine: Engine, idle: Duration) {
+    let look = (idle / 4).clamp(Duration::from_millis(10), IDLE_LOOK_MAX);
+    let mut needed_at = Instant::now();
+    while needed_at.elapsed() < idle {
+        tokio::time::sleep(look).await;
+        if engine.open_turns() > 0 || engine.subscribers() > 0 {
+            needed_at = Instant::now();
+        }
+    }
+    tracing::info!("nobody needs this daemon any more");
+    data::remove_note(&data);
+    stop.cancel();
+}
+
+/// Every connection and open log is a file to the system; the usual limit is below ours.
+fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!("the limit of open files stays as it is: {error}");
+    }
+}

@@ -1,0 +1,103 @@
+//! `tenure sessions`: what there is, newest first.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use serde_json::json;
+use tenure_client::print::{Look, Tone, span};
+use tenure_core::time::Timestamp;
+use tenure_wire::SessionRow;
+
+use super::Context;
+use crate::{daemon, exit::Exit, lookup, terminal};
+
+/// List sessions, newest first
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n    tenure sessions\n    tenure sessions --all --json | jq -r '.sessions[].id'")]
+pub struct Arguments {
+    /// How many at most
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
+    limit: u16,
+    /// Every one
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+}
+
+pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
+    let client = daemon::connect(&context.data).await?;
+    let rows = match arguments.all {
+        true => lookup::all_sessions(&client).await?,
+        false => newest(&client, usize::from(arguments.limit)).await?,
+    };
+    match context.output {
+        terminal::Output::Json => terminal::print_json(&json!({"sessions": rows}))?,
+        terminal::Output::Text if rows.is_empty() => {
+            terminal::print_line("There are no sessions yet. Make one: tenure ask \"hello\"")?;
+        }
+        terminal::Output::Text => {
+            let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64);
+            for line in table(&rows, now_ms, terminal::stdout_look()) {
+                terminal::print_line(&line)?;
+            }
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+async fn newest(client: &tenure_client::Client, limit: usize) -> Result<Vec<SessionRow>, tenure_client::Error> {
+    let (mut rows, mut cursor) = (vec![], None);
+    while rows.len() < limit {
+        let page = client.list((limit - rows.len()).min(lookup::PAGE_MAX), cursor.as_deref()).await?;
+        rows.extend(page.sessions);
+        match page.next {
+            Some(next) => cursor = Some(next),
+            None => break,
+        }
+    }
+    Ok(rows)
+}
+
+fn table(rows: &[SessionRow], now_ms: u64, look: Look) -> Vec<String> {
+    let head = format!("{:<31}  {:<16}  {:>8}  {:<24}  {}", "ID", "STATUS", "AGE", "TITLE", "WORKSPACE");
+    let line = |row: &SessionRow| {
+        let title: String = row.title.as_deref().unwrap_or("-").chars().take(24).collect();
+        let age = age(&row.created_at, now_ms);
+        let cells = format!("{:<31}  {:<16}  {age:>8}  {title:<24}  {}", row.id, row.status, row.workspace_path);
+        look.line(&cells, 0)
+    };
+    let head = look.paint(Tone::Faint, &look.line(&head, 0));
+    std::iter::once(head).chain(rows.iter().map(line)).collect()
+}
+
+/// How long ago; `?` where the daemon's time cannot be read.
+pub fn age(created_at: &str, now_ms: u64) -> String {
+    match serde_json::from_value::<Timestamp>(created_at.into()) {
+        Ok(created) => span(now_ms.saturating_sub(created.ms()) / 1000 * 1000),
+        Err(_) => "?".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_fits_its_terminal() {
+        let row = SessionRow {
+            id: "sess_01K9ZZZZZZZZZZZZZZZZZZZZZZ".into(),
+            created_at: "2026-01-01T00:00:00.000Z".into(),
+            updated_at: "2026-01-01T00:00:00.000Z".into(),
+            status: "active".into(),
+            workspace_path: "/home/someone/projects/a-project-with-a-long-name".into(),
+            title: Some("Mend\nthe door".into()),
+            last_turn_id: None,
+        };
+        let now_ms = serde_json::from_value::<Timestamp>("2026-01-01T02:00:00Z".into()).unwrap().ms();
+        let shown = table(&[row], now_ms, Look { width: 100, ..Look::PLAIN });
+        assert_eq!(
+            shown[1],
+            "sess_01K9ZZZZZZZZZZZZZZZZZZZZZZ  active                 2 h  Mend⏎the door             /home/someone/…"
+        );
+        assert_eq!(age("nonsense", now_ms), "?");
+    }
+}

@@ -1,0 +1,154 @@
+//! Finds the daemon of a data folder for a command, or starts one in the background. The command itself never is the daemon.
+
+use std::{
+    fs,
+    io::{Read as _, Seek as _, SeekFrom},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use tenure_client::{
+    Client, Find,
+    discover::{self, Absent},
+};
+
+use crate::{data, exit::Problem};
+
+/// A background daemon ends this long after its last client and turn.
+pub const IDLE_END: Duration = Duration::from_secs(10 * 60);
+/// What a background daemon writes, in the data folder.
+pub const LOG_FILE: &str = "daemon.log";
+/// A longer log is put aside at the next start; the one before it is dropped.
+const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// How long a daemon may take until it answers: it may have leftovers of an earlier life to end.
+const START_MAX: Duration = Duration::from_secs(20);
+/// How long to wait for the other one when ours found the folder taken.
+const RIVAL_MAX: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(20);
+/// Between two tries of a call to a daemon that is gone for a moment.
+const INSIST_PAUSE: Duration = Duration::from_millis(200);
+/// How much of a failed start's log is shown.
+const LOG_LINES_SHOWN: usize = 5;
+
+/// A client of the folder's daemon, which is started if there is none.
+pub async fn connect(data: &Path) -> anyhow::Result<Client> {
+    match discover::find(data).await {
+        Ok((client, _)) => return Ok(client),
+        Err(Absent::NoNote { .. } | Absent::Gone { .. }) => {}
+        // It may be about to end or to answer.
+        Err(Absent::Silent { .. }) => match wait_for_daemon(data, RIVAL_MAX).await {
+            Ok(client) => return Ok(client),
+            Err(silent @ Absent::Silent { .. }) => {
+                let hint = format!("its log is {}", data.join(LOG_FILE).display());
+                return Err(Problem::no_daemon(silent.to_string(), hint).into());
+            }
+            Err(_) => {}
+        },
+        Err(unreadable @ Absent::Unreadable { .. }) => {
+            return Err(Problem::no_daemon(unreadable.to_string(), "remove the file, or choose another --data").into());
+        }
+    }
+    start(data).await
+}
+
+/// How a stream looks up where the daemon is now.
+pub fn finder(data: &Path) -> Find {
+    let data = data.to_owned();
+    Arc::new(move || discover::read(&data).ok().map(|running| running.target))
+}
+
+async fn wait_for_daemon(data: &Path, at_most: Duration) -> Result<Client, Absent> {
+    let deadline = Instant::now() + at_most;
+    loop {
+        match discover::find(data).await {
+            Ok((client, _)) => return Ok(client),
+            Err(absent) if Instant::now() > deadline => return Err(absent),
+            Err(_) => tokio::time::sleep(POLL).await,
+        }
+    }
+}
+
+async fn start(data: &Path) -> anyhow::Result<Client> {
+    let prepared = data::make(data).and_then(|()| open_log(data));
+    let (log, log_begin) =
+        prepared.map_err(|error| Problem::no_daemon(format!("{error:#}"), "choose another --data"))?;
+    let mut child = spawn(data, log).context("cannot start a daemon in the background")?;
+    let deadline = Instant::now() + START_MAX;
+    while Instant::now() < deadline {
+        if let Ok((client, note)) = discover::find(data).await {
+            eprintln!("Started a daemon in the background: process {} at {}.", note.pid, note.address);
+            return Ok(client);
+        }
+        if child.try_wait()?.is_some() {
+            // Another command may have started one at the same moment: the folder's lock let one of them in.
+            return match wait_for_daemon(data, RIVAL_MAX).await {
+                Ok(client) => Ok(client),
+                Err(_) => Err(not_started(data, log_begin, "it ended at once").into()),
+            };
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    Err(not_started(data, log_begin, "it does not answer").into())
+}
+
+fn spawn(data: &Path, log: fs::File) -> std::io::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("serve").args(["--listen", "127.0.0.1:0", "--end-when-idle-ms"]).arg(IDLE_END.as_millis().to_string());
+    command.arg("--data").arg(data);
+    // A command run by a tool may start a daemon; that one is not the tool's to be swept away.
+    command.env_remove(tenure_tools::MARK_VARIABLE).env_remove(tenure_tools::CALL_VARIABLE);
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    command.spawn()
+}
+
+/// The log to append to, and where the new daemon's part begins.
+fn open_log(data: &Path) -> anyhow::Result<(fs::File, u64)> {
+    let path = data.join(LOG_FILE);
+    let length = fs::metadata(&path).map_or(0, |file| file.len());
+    if length > LOG_BYTES_MAX {
+        fs::rename(&path, data.join("daemon.log.old"))?;
+    }
+    let open = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+    let file = open.with_context(|| format!("cannot write {}", path.display()))?;
+    let begin = file.metadata()?.len();
+    Ok((file, begin))
+}
+
+fn not_started(data: &Path, log_begin: u64, what: &str) -> Problem {
+    let path = data.join(LOG_FILE);
+    let read = || -> std::io::Result<String> {
+        let mut file = fs::File::open(&path)?;
+        file.seek(SeekFrom::Start(log_begin))?;
+        let mut bytes = vec![];
+        file.take(64 * 1024).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let said = read().unwrap_or_default();
+    let lines: Vec<&str> = said.lines().collect();
+    let last = lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n  ");
+    let last = if last.is_empty() { String::new() } else { format!("; it said:\n  {last}") };
+    Problem::no_daemon(format!("no daemon could be started: {what}{last}"), format!("its log is {}", path.display()))
+}
+
+/// Repeats a call while the daemon is gone for a moment, and looks up where it is. Only for calls that may be said twice.
+pub async fn insist<T, F>(client: &Client, find: &Find, call: impl Fn() -> F) -> Result<T, tenure_client::Error>
+where
+    F: Future<Output = Result<T, tenure_client::Error>>,
+{
+    let deadline = Instant::now() + tenure_client::stream::PATIENCE;
+    loop {
+        match call().await {
+            Err(error) if error.may_pass() && Instant::now() < deadline => {
+                tokio::time::sleep(INSIST_PAUSE).await;
+                if let Some(target) = find() {
+                    client.retarget(target);
+                }
+            }
+            answered => return answered,
+        }
+    }
+}

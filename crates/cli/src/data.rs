@@ -1,0 +1,120 @@
+//! The data folder: where it is, its token, and what a daemon notes in it. Logs in it belong to the store alone.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use tenure_client::discover::{NOTE_FILE, TOKEN_FILE};
+use tenure_wire::DaemonInfo;
+
+use crate::exit::Problem;
+
+/// Bytes of chance in a token.
+const TOKEN_BYTES: usize = 32;
+
+/// The folder to use: as given, or `tenure` in the user's data folder.
+pub fn folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let path = match given {
+        Some(path) => path.to_owned(),
+        None => {
+            let home = || Problem::usage("there is no home folder to keep data in", "say where with --data DIR");
+            directories::BaseDirs::new().ok_or_else(home)?.data_dir().join("tenure")
+        }
+    };
+    std::path::absolute(&path).with_context(|| format!("the data folder {} cannot be named", path.display()))
+}
+
+/// Makes the folder, for its owner alone, if it is not there.
+pub fn make(data: &Path) -> anyhow::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(data).with_context(|| format!("cannot make the data folder {}", data.display()))
+}
+
+/// The token of the folder; a new one is made at the first start.
+pub fn token(data: &Path) -> anyhow::Result<String> {
+    let path = data.join(TOKEN_FILE);
+    match fs::read_to_string(&path) {
+        Ok(text) if text.trim().len() >= TOKEN_BYTES => {
+            make_private(&path)?;
+            return Ok(text.trim().to_owned());
+        }
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+    let token = new_token()?;
+    replace(&path, format!("{token}\n").as_bytes())?;
+    Ok(token)
+}
+
+fn new_token() -> anyhow::Result<String> {
+    let mut bytes = [0u8; TOKEN_BYTES];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
+            .context("the system gave no random bytes for a token")?;
+    }
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn make_private(path: &Path) -> anyhow::Result<()> {
+    let mode = fs::metadata(path)?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        tracing::warn!("{} could be read by others (mode {mode:o}); it is private again", path.display());
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    }
+    Ok(())
+}
+
+pub fn write_note(data: &Path, note: &DaemonInfo) -> anyhow::Result<()> {
+    replace(&data.join(NOTE_FILE), serde_json::to_string(note)?.as_bytes())
+}
+
+pub fn remove_note(data: &Path) {
+    // A note that stays behind names a process that is gone, which every reader notices.
+    let _ = fs::remove_file(data.join(NOTE_FILE));
+}
+
+/// Puts a private file in its place in one step: a reader sees the old or the new one, never a half.
+pub fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let write = || -> io::Result<()> {
+        let new = path.with_extension(format!("new-{}", std::process::id()));
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&new, path)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_is_made_once_private_and_random() {
+        let data = tempfile::tempdir().unwrap();
+        let first = token(data.path()).unwrap();
+        assert_eq!(first.len(), 64);
+        assert!(first.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        assert_eq!(token(data.path()).unwrap(), first, "it is kept");
+        let mode = fs::metadata(data.path().join(TOKEN_FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_ne!(new_token().unwrap(), first);
+    }
+
+    #[test]
+    fn a_token_that_others_could_read_is_made_private() {
+        let data = tempfile::tempdir().unwrap();
+        let path = data.path().join(TOKEN_FILE);
+        let first = token(data.path()).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(token(data.path()).unwrap(), first);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

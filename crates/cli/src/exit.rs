@@ -1,0 +1,111 @@
+//! How the program ends: documented exit codes, and errors as people and programs read them.
+
+use std::{io, process::ExitCode};
+
+use serde_json::json;
+
+use crate::terminal::{self, Output};
+use tenure_client::print::Tone;
+
+/// Shown in `--help`; scripts rely on it.
+pub const CODES: &str = "\
+Exit codes:
+    0  it went well
+    1  the turn failed, was canceled, expired or was interrupted; or a check or start failed
+    2  the command line or the configuration is wrong
+    3  the daemon cannot be reached or started
+    4  the daemon refused the request; the message names the code
+  130  interrupted with Ctrl-C";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Ok = 0,
+    Failed = 1,
+    Usage = 2,
+    NoDaemon = 3,
+    Refused = 4,
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// A problem of ours that knows its exit code and what to do about it.
+#[derive(Debug)]
+pub struct Problem {
+    exit: Exit,
+    code: &'static str,
+    message: String,
+    hint: String,
+}
+
+impl Problem {
+    /// The command line or the configuration is wrong.
+    pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { exit: Exit::Usage, code: "usage", message: message.into(), hint: hint.into() }
+    }
+
+    /// No daemon can be reached or started.
+    pub fn no_daemon(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { exit: Exit::NoDaemon, code: "no_daemon", message: message.into(), hint: hint.into() }
+    }
+
+    /// Something of this program did not come to a good end.
+    pub fn failed(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { exit: Exit::Failed, code, message: message.into(), hint: hint.into() }
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// Tells the error on stderr and gives its exit code.
+pub fn report(error: &anyhow::Error, output: Output) -> Exit {
+    // Whoever read our output has enough of it, as `head` does.
+    if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+        return Exit::Ok;
+    }
+    let (exit, code, hint) = classed(error);
+    let message = format!("{error:#}");
+    match output {
+        Output::Json => {
+            let body = json!({"error": {"code": code, "message": message, "hint": hint}});
+            eprintln!("{body}");
+        }
+        Output::Text => {
+            let look = terminal::stderr_look();
+            let code = if code.is_empty() { String::new() } else { format!(" ({code})") };
+            eprintln!("{} {message}{}", look.paint(Tone::Bad, "error:"), look.paint(Tone::Faint, &code));
+            if !hint.is_empty() {
+                eprintln!("{} {hint}", look.paint(Tone::Good, "hint:"));
+            }
+        }
+    }
+    exit
+}
+
+fn classed(error: &anyhow::Error) -> (Exit, String, String) {
+    use tenure_client::Error;
+    if let Some(problem) = error.downcast_ref::<Problem>() {
+        let code = if problem.exit == Exit::Usage { "" } else { problem.code };
+        return (problem.exit, code.to_owned(), problem.hint.clone());
+    }
+    match error.downcast_ref::<Error>() {
+        Some(refused @ Error::Refused(_)) => {
+            let (code, hint) = (refused.code().unwrap_or_default(), refused.hint().unwrap_or_default());
+            (Exit::Refused, code.to_owned(), hint.to_owned())
+        }
+        Some(Error::Unreachable { .. } | Error::Strange { .. }) => {
+            (Exit::NoDaemon, "unreachable".into(), "see whether it runs: tenure sessions, or its daemon.log".into())
+        }
+        None => (Exit::Failed, "failed".into(), String::new()),
+    }
+}

@@ -1,0 +1,72 @@
+//! Finds what people mean by the beginning of an id.
+
+use tenure_client::Client;
+use tenure_wire::SessionRow;
+
+use crate::exit::Problem;
+
+/// Shorter beginnings of an id are not taken: they would fit too much, by chance tomorrow if not today.
+pub const PREFIX_CHARS_MIN: usize = 8;
+/// What a session id has: its prefix and a ULID.
+const ID_CHARS: usize = "sess_".len() + 26;
+/// The largest page the daemon gives.
+pub const PAGE_MAX: usize = 200;
+/// How many candidates are named.
+const NAMED_MAX: usize = 5;
+
+/// The session's whole id. A whole one is not looked up.
+pub async fn session(client: &Client, given: &str) -> anyhow::Result<String> {
+    if given.chars().count() >= ID_CHARS {
+        return Ok(given.to_owned());
+    }
+    if given.chars().count() < PREFIX_CHARS_MIN {
+        let message = format!("'{given}' is too short for the beginning of a session's id");
+        return Err(Problem::usage(message, format!("give at least {PREFIX_CHARS_MIN} characters of it")).into());
+    }
+    let rows = all_sessions(client).await?;
+    let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
+    Ok(only(&ids, given, "session", "`tenure sessions` lists them")?.to_owned())
+}
+
+/// Every session, newest first.
+pub async fn all_sessions(client: &Client) -> Result<Vec<SessionRow>, tenure_client::Error> {
+    let (mut rows, mut cursor) = (vec![], None);
+    loop {
+        let page = client.list(PAGE_MAX, cursor.as_deref()).await?;
+        rows.extend(page.sessions);
+        match page.next {
+            Some(next) => cursor = Some(next),
+            None => return Ok(rows),
+        }
+    }
+}
+
+/// The one id that begins so.
+pub fn only<'a>(ids: &[&'a str], beginning: &str, what: &str, hint: &str) -> Result<&'a str, Problem> {
+    let fits: Vec<&str> = ids.iter().copied().filter(|id| id.starts_with(beginning)).collect();
+    match fits[..] {
+        [] => Err(Problem::usage(format!("no {what} begins with '{beginning}'"), hint)),
+        [id] => Ok(id),
+        _ => {
+            let named = fits.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
+            let more = if fits.len() > NAMED_MAX { ", …" } else { "" };
+            let message = format!("'{beginning}' fits {} {what}s: {named}{more}", fits.len());
+            Err(Problem::usage(message, "give more of the id"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_beginning_must_fit_one() {
+        let ids = ["sess_01AAA", "sess_01AAB", "sess_01B"];
+        assert_eq!(only(&ids, "sess_01B", "session", "").unwrap(), "sess_01B");
+        let problem = only(&ids, "sess_01A", "session", "").unwrap_err();
+        assert_eq!(problem.to_string(), "'sess_01A' fits 2 sessions: sess_01AAA, sess_01AAB");
+        let problem = only(&ids, "sess_02", "session", "").unwrap_err();
+        assert_eq!(problem.to_string(), "no session begins with 'sess_02'");
+    }
+}

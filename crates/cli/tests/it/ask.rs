@@ -1,0 +1,175 @@
+//! `tenure ask` and the commands around a session: approve, deny, cancel, show, events, end.
+
+use std::{io::Write as _, process::Stdio};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::rig::{Daemon, Folder, Ran, Watcher, signal, wait_for_end};
+
+fn runs(command: &str) -> Value {
+    json!({"call": {"name": "shell", "input": {"command": command}}})
+}
+
+fn touching(folder: &Folder) -> String {
+    let write = json!({"call": {"name": "write_file", "input": {"path": "written", "content": "x"}}});
+    folder.script(&json!({
+        "name": "touch", "price": "unknown",
+        "steps": [{"do": [write, runs("touch ran")]}, {"do": [{"text": "Done."}]}],
+    }))
+}
+
+#[test]
+fn the_answer_goes_to_stdout_and_the_rest_to_stderr() {
+    let folder = Folder::new();
+    let ran = folder.tenure(&["ask", "what is it?"]).exits(0);
+    assert!(ran.stdout.contains("You wrote: “what is it?”") && ran.stdout.ends_with('\n'), "{ran:?}");
+    assert!(!ran.stdout.contains('\x1b') && !ran.stderr.contains('\x1b'), "no colours in a pipe: {ran:?}");
+    let summary = ran.stderr.lines().last().unwrap();
+    assert!(summary.starts_with("completed: 1 steps, 0 calls, ") && summary.contains("cost $0.0000"), "{summary}");
+}
+
+#[test]
+fn the_text_may_come_from_stdin() {
+    let folder = Folder::new();
+    let mut command = folder.command(&["ask", "-"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all("from a pipe".as_bytes()).unwrap();
+    let ran = Ran::of(child.wait_with_output().unwrap()).exits(0);
+    assert!(ran.stdout.contains("“from a pipe”"), "{ran:?}");
+}
+
+#[test]
+fn json_gives_every_event_and_a_result() {
+    let folder = Folder::new();
+    let lines = folder.tenure(&["ask", "--json", "hi"]).exits(0).json_lines();
+    let (result, events) = lines.split_last().unwrap();
+    let kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds.last(), Some(&"turn_completed"));
+    assert!(kinds.contains(&"model_output_delta"), "{kinds:?}");
+    let mut fields: Vec<&String> = result.as_object().unwrap().keys().collect();
+    fields.sort();
+    let expected =
+        ["cost_micro_usd", "events", "session_id", "status", "steps", "text", "tool_calls", "turn_id", "type"];
+    assert_eq!(fields, expected);
+    assert_eq!((&result["type"], &result["status"]), (&json!("result"), &json!("completed")));
+    let numbered = events.iter().filter(|event| event.get("pos").is_none()).count();
+    assert_eq!(result["events"], numbered);
+    let whole = events.iter().find(|event| event["type"] == "model_output_completed").unwrap();
+    assert_eq!(result["text"], whole["data"]["text"]);
+}
+
+#[test]
+fn nobody_to_ask_means_no_unless_it_was_said_up_front() {
+    let folder = Folder::new();
+    let model = touching(&folder);
+    for (approve, written, ran_it) in [
+        (&[][..], true, false),
+        (&["--approve", "never"], false, false),
+        (&["--approve", "writes"], true, false),
+        (&["--approve", "all"], true, true),
+    ] {
+        let ran = folder.tenure(&[&["ask", "--model", &model, "go"], approve].concat()).exits(0);
+        let there = |name| std::fs::remove_file(folder.workspace().join(name)).is_ok();
+        assert_eq!((there("written"), there("ran")), (written, ran_it), "{approve:?}: {ran:?}");
+        assert!(ran.stdout.contains("Done.") && ran.stderr.contains("cost unknown"), "{approve:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_failed_turn_and_a_turn_out_of_time_exit_with_1() {
+    let folder = Folder::new();
+    let failing =
+        folder.script(&json!({"name": "f", "steps": [{"do": [{"error": {"kind": "auth", "message": "no key"}}]}]}));
+    let ran = folder.tenure(&["ask", "--model", &failing, "go"]).exits(1);
+    assert!(ran.stderr.contains("no key") && ran.stderr.contains("failed:"), "{ran:?}");
+    let stalling = folder.script(&json!({"name": "s", "steps": [{"do": [{"text": "wait"}, {"stall": true}]}]}));
+    let ran = folder.tenure(&["ask", "--model", &stalling, "--timeout", "1", "--json", "go"]).exits(1);
+    assert_eq!(ran.json_lines().last().unwrap()["status"], "canceled");
+    let ran = folder.tenure(&["ask", "--workspace", "/does/not/exist", "go"]).exits(2);
+    assert!(ran.stderr.contains("/does/not/exist"), "{ran:?}");
+    let ran = folder.tenure(&["ask", "--model", "nobody/nothing", "go"]);
+    assert!(matches!(ran.code, Some(1 | 4)), "{ran:?}");
+}
+
+#[tokio::test]
+async fn an_interrupt_cancels_the_turn() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(folder.data()).await;
+    let model = folder.script(&json!({"name": "s", "steps": [{"do": [{"text": "wait"}, {"stall": true}]}]}));
+    let mut command = folder.command(&["ask", "--model", &model, "go"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let session = loop {
+        match daemon.client().list(1, None).await.unwrap().sessions.first() {
+            Some(row) => break row.id.clone(),
+            None => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
+        }
+    };
+    let watcher = Watcher::start(&daemon, &session);
+    watcher.wait_for_type("model_output_delta").await;
+    signal(child.id(), Signal::INT);
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(130));
+    watcher.wait_for_type("turn_canceled").await;
+    watcher.assert_whole();
+}
+
+#[tokio::test]
+async fn calls_are_approved_and_denied_from_another_terminal() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(folder.data()).await;
+    let two = json!({"do": [runs("touch one"), runs("touch two")]});
+    let model = folder.script(&json!({"name": "two", "steps": [two, {"do": [{"text": "Done."}]}]}));
+    let session = daemon.session(&folder.workspace(), &model).await;
+    let ran = folder.tenure(&["approve", &session]).exits(2);
+    assert!(ran.stderr.contains("nothing waits"), "{ran:?}");
+    daemon.send(&session, "go").await;
+    let watcher = Watcher::start(&daemon, &session);
+    let is_request = |event: &tenure_wire::Event| event.wire_type == "approval_requested";
+    let first = watcher.wait_for_nth("first request", 1, is_request).await;
+    let second = watcher.wait_for_nth("second request", 2, is_request).await;
+    let ran = folder.tenure(&["approve", &session]).exits(2);
+    assert!(ran.stderr.contains("2 calls wait") && ran.stderr.contains("touch two"), "{ran:?}");
+    let call = |event: &tenure_wire::Event| event.data["tool_call_id"].as_str().unwrap().to_owned();
+    let ran = folder.tenure(&["deny", &session, &call(&first), "--reason", "not that", "--json"]).exits(0);
+    assert_eq!(ran.json(), json!({"tool_call_id": call(&first), "action": "deny", "scope": "once"}));
+    let ran = folder.tenure(&["approve", &session]).exits(0);
+    assert!(ran.stdout.contains(&call(&second)), "the only one left need not be named: {ran:?}");
+    watcher.wait_for_type("turn_completed").await;
+    assert!(!folder.workspace().join("one").exists() && folder.workspace().join("two").exists());
+    let ran = folder.tenure(&["approve", &session, &call(&first), "--json"]).exits(4);
+    assert_eq!(ran.error()["code"], "already_answered");
+    watcher.assert_whole();
+}
+
+#[tokio::test]
+async fn a_session_is_shown_continued_canceled_and_ended() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(folder.data()).await;
+    let model = folder.script(&json!({"name": "s", "steps": [{"do": [{"text": "One."}]}, {"do": [{"stall": true}]}]}));
+    let result = folder.tenure(&["ask", "--model", &model, "--json", "first"]).exits(0).json_lines().pop().unwrap();
+    let session = result["session_id"].as_str().unwrap();
+    let shown = folder.tenure(&["session", "show", session]).exits(0).stdout;
+    for part in [session, "active", "first", &*model, &*folder.workspace().to_string_lossy()] {
+        assert!(shown.contains(part), "{part} is missing in {shown}");
+    }
+    let turn = daemon.send(session, "second").await;
+    let canceled = folder.tenure(&["cancel", session, "--reason", "enough", "--json"]).exits(0).json();
+    assert_eq!(canceled, json!({"turn_id": turn, "status": "canceling"}));
+    Watcher::start(&daemon, session).wait_for_type("turn_canceled").await;
+    let ended = folder.tenure(&["session", "end", session, "--json"]).exits(0).json();
+    assert_eq!(ended, json!({"session_id": session, "status": "completed"}));
+    let ran = folder.tenure(&["ask", "--session", session, "--json", "third"]).exits(4);
+    assert_eq!(ran.error()["code"], "session_ended");
+
+    let events = folder.tenure(&["session", "events", session, "--json"]).exits(0).json_lines();
+    let numbers: Vec<u64> =
+        events.iter().filter(|event| event.get("pos").is_none()).map(|event| event["seq"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+    assert_eq!(events.last().unwrap()["type"], "session_completed");
+    let last = numbers.len().to_string();
+    let after = (numbers.len() - 1).to_string();
+    let ran = folder.tenure(&["session", "events", session, "--after", &after, "--follow"]).exits(0);
+    assert!(ran.stdout.trim_start().starts_with(&format!("{last}  session_completed")), "{ran:?}");
+    let table = folder.tenure(&["sessions"]).exits(0).stdout;
+    assert!(table.contains("completed") && table.contains(session), "{table}");
+}

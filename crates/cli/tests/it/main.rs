@@ -1,0 +1,8 @@
+//! End to end through the real binary: each test has its own data folder, its own daemon and a free port.
+
+mod ask;
+mod background;
+mod demo;
+mod rig;
+mod serve;
+mod usage;

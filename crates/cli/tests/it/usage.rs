@@ -1,0 +1,87 @@
+//! The command line itself: help, mistakes, exit codes.
+
+use crate::rig::{Folder, Ran, tenure};
+
+fn run(arguments: &[&str]) -> Ran {
+    Ran::of(tenure().args(arguments).output().unwrap())
+}
+
+#[test]
+fn help_names_every_command_with_examples_and_exit_codes() {
+    let help = run(&["--help"]).exits(0).stdout;
+    for word in
+        ["serve", "demo", "ask", "approve", "deny", "cancel", "sessions", "session", "Examples:", "Exit codes:", "130"]
+    {
+        assert!(help.contains(word), "{word} is missing in {help}");
+    }
+    assert!(!help.contains("__supervise"), "{help}");
+    assert!(!run(&["serve", "--help"]).exits(0).stdout.contains("end-when-idle"));
+    for command in [&["ask"][..], &["approve"], &["cancel"], &["sessions"], &["serve"], &["session", "events"]] {
+        let help = run(&[command, &["--help"]].concat()).exits(0).stdout;
+        assert!(help.contains("Example"), "{command:?}: {help}");
+    }
+}
+
+#[test]
+fn the_version_is_told() {
+    assert_eq!(run(&["--version"]).exits(0).stdout, format!("tenure {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn mistakes_exit_with_2_and_start_nothing() {
+    let folder = Folder::new();
+    for arguments in [
+        &[][..],
+        &["frobnicate"],
+        &["ask"],
+        &["ask", "  "],
+        &["ask", "--approve", "maybe", "x"],
+        &["ask", "--timeout", "0", "x"],
+        &["ask", "--session", "sess_x", "--model", "m", "x"],
+        &["sessions", "--limit", "0"],
+        &["sessions", "--limit", "5", "--all"],
+        &["session", "events", "sess_x", "--after", "4.x"],
+        &["approve"],
+        &["approve", "sess_x", "--scope", "forever"],
+        &["serve", "--listen", "here"],
+        &["serve", "--listen", "0.0.0.0:0"],
+    ] {
+        let ran = folder.tenure(arguments).exits(2);
+        assert!(!ran.stderr.is_empty() && ran.stdout.is_empty(), "{arguments:?}: {ran:?}");
+        assert_eq!(folder.daemon_pid(), None, "{arguments:?}");
+    }
+}
+
+#[test]
+fn errors_are_json_where_json_was_asked_for() {
+    let folder = Folder::new();
+    let ran = folder.tenure(&["--json", "serve", "--listen", "0.0.0.0:0"]).exits(2);
+    let error = ran.error();
+    assert!(error["message"].as_str().unwrap().contains("not a loopback address"), "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("--allow-remote"), "{error}");
+    let ran = folder.tenure(&["sessions", "--json", "--all"]).exits(0);
+    assert_eq!(ran.json(), serde_json::json!({"sessions": []}));
+    let unknown = "sess_01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    let ran = folder.tenure(&["session", "show", unknown, "--json"]).exits(4);
+    assert_eq!(ran.error()["code"], "unknown_session");
+}
+
+#[test]
+fn a_beginning_of_an_id_must_be_long_enough_and_fit_one() {
+    let folder = Folder::new();
+    let ran = folder.tenure(&["session", "show", "sess_1"]).exits(2);
+    assert!(ran.stderr.contains("at least 8 characters"), "{ran:?}");
+    let ran = folder.tenure(&["session", "show", "sess_01XX"]).exits(2);
+    assert!(ran.stderr.contains("no session begins with 'sess_01XX'"), "{ran:?}");
+    for text in ["one", "two"] {
+        folder.tenure(&["ask", text]).exits(0);
+    }
+    let rows = folder.tenure(&["sessions", "--json"]).exits(0).json();
+    let ids: Vec<&str> = rows["sessions"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect();
+    let [newest, oldest] = ids[..] else { panic!("{ids:?}") };
+    assert!(newest > oldest, "newest first");
+    let ran = folder.tenure(&["session", "show", &newest[..8]]).exits(2);
+    assert!(ran.stderr.contains("fits 2 sessions"), "{ran:?}");
+    let ran = folder.tenure(&["session", "show", &newest[..newest.len() - 1], "--json"]).exits(0);
+    assert_eq!(ran.json()["id"], *newest);
+}

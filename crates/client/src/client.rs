@@ -1,0 +1,269 @@
+//! One call per endpoint of the daemon. It keeps no state but where the daemon is, and never retries.
+
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use reqwest::{Method, RequestBuilder, Response, header};
+use serde::{Serialize, de::DeserializeOwned};
+use tenure_wire as wire;
+
+use crate::{Error, EventStream, stream::Until};
+
+/// How long a connection may take to come about: the daemon is on this machine.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an answer may take, beyond what the call itself asks to wait.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Where a daemon is and what opens its door.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target {
+    base_url: String,
+    token: String,
+}
+
+impl Target {
+    pub fn new(base_url: impl Into<String>, token: impl Into<String>) -> Self {
+        let base_url = base_url.into();
+        Self { base_url: base_url.trim_end_matches('/').to_owned(), token: token.into() }
+    }
+
+    pub fn base_url(&self) -> &str {
+        &self.base_url
+    }
+
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target").field("base_url", &self.base_url).finish_non_exhaustive()
+    }
+}
+
+/// A cheap handle. Clones share where the daemon is, so all follow when it moves.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    target: Arc<RwLock<Target>>,
+    key: Option<String>,
+}
+
+impl Client {
+    pub fn new(target: Target) -> Self {
+        let builder = reqwest::Client::builder()
+            // A proxy named in the environment has no business between us and loopback.
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT);
+        // Without TLS and with these settings nothing of the builder can fail.
+        let http = builder.build().expect("an HTTP client without TLS can be made");
+        Self { http, target: Arc::new(RwLock::new(target)), key: None }
+    }
+
+    /// The same client, whose commands carry this idempotency key. One key belongs to one command.
+    pub fn with_key(&self, key: impl Into<String>) -> Self {
+        Self { key: Some(key.into()), ..self.clone() }
+    }
+
+    pub fn target(&self) -> Target {
+        self.target.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Points this client and all its clones to where the daemon is now.
+    pub fn retarget(&self, target: Target) {
+        *self.target.write().unwrap_or_else(PoisonError::into_inner) = target;
+    }
+
+    pub async fn health(&self) -> Result<wire::Health, Error> {
+        self.get("/healthz").await
+    }
+
+    /// How far it has come; it also answers this while it starts or stops.
+    pub async fn ready(&self) -> Result<wire::Ready, Error> {
+        let response = self.request(Method::GET, "/readyz").send().await.map_err(|error| self.lost(&error))?;
+        self.read(response).await
+    }
+
+    pub async fn create(&self, new: &wire::CreateSession) -> Result<wire::Created, Error> {
+        self.post("/v1/sessions", new).await
+    }
+
+    /// One page of the listing, newest first.
+    pub async fn list(&self, limit: usize, cursor: Option<&str>) -> Result<wire::SessionList, Error> {
+        let mut request = self.request(Method::GET, "/v1/sessions").query(&[("limit", limit)]);
+        if let Some(cursor) = cursor {
+            request = request.query(&[("cursor", cursor)]);
+        }
+        self.answer(request).await
+    }
+
+    pub async fn session(&self, session: &str) -> Result<wire::SessionView, Error> {
+        self.get(&of(session, "")).await
+    }
+
+    /// Changes a session if `seq` is still its last event.
+    pub async fn patch(&self, session: &str, seq: u64, patch: &wire::Patch) -> Result<wire::SessionView, Error> {
+        let request = self.request(Method::PATCH, &of(session, "")).header(header::IF_MATCH, format!("\"{seq}\""));
+        self.answer(request.json(patch)).await
+    }
+
+    pub async fn send(&self, session: &str, message: &wire::SendMessage) -> Result<wire::MessageAccepted, Error> {
+        self.post(&of(session, "/messages"), message).await
+    }
+
+    pub async fn approve(&self, session: &str, answer: &wire::Approve) -> Result<wire::ApprovalAnswered, Error> {
+        self.post(&of(session, "/approve"), answer).await
+    }
+
+    pub async fn cancel(&self, session: &str, cancel: &wire::Cancel) -> Result<wire::Canceling, Error> {
+        self.post(&of(session, "/cancel"), cancel).await
+    }
+
+    pub async fn end(&self, session: &str, end: &wire::End) -> Result<wire::Ended, Error> {
+        self.post(&of(session, "/end"), end).await
+    }
+
+    /// Starts a turn over messages that were only appended.
+    pub async fn start_turn(&self, session: &str) -> Result<wire::TurnStarted, Error> {
+        self.post(&of(session, "/turns"), &wire::EmptyCommand::default()).await
+    }
+
+    /// A turn's record; with a wait, once it has settled or stands still, or the time is over.
+    pub async fn turn(&self, session: &str, turn: &str, wait: Duration) -> Result<wire::TurnView, Error> {
+        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).min(wire::WAIT_MS_MAX);
+        let request = self.request(Method::GET, &of_turn(session, turn, "")).query(&[("wait_ms", wait_ms)]);
+        self.answer(request.timeout(ANSWER_TIMEOUT + wait)).await
+    }
+
+    /// Lets an interrupted turn go on.
+    pub async fn resume(&self, session: &str, turn: &str) -> Result<wire::TurnStarted, Error> {
+        self.post(&of_turn(session, turn, "/resume"), &wire::EmptyCommand::default()).await
+    }
+
+    /// A new turn with the same input.
+    pub async fn retry(&self, session: &str, turn: &str) -> Result<wire::TurnStarted, Error> {
+        self.post(&of_turn(session, turn, "/retry"), &wire::EmptyCommand::default()).await
+    }
+
+    /// The session's events from the beginning; see [`EventStream`] for where to begin and how to follow a restart.
+    pub fn events(&self, session: &str, until: Until) -> EventStream {
+        EventStream::new(Client { key: None, ..self.clone() }, session, until)
+    }
+
+    pub(crate) async fn open_events(
+        &self,
+        session: &str,
+        after: Option<&str>,
+        until: Until,
+    ) -> Result<Response, Error> {
+        let mut request = self.request_without_limit(Method::GET, &of(session, "/events"));
+        request = request.header(header::ACCEPT, wire::EVENT_STREAM);
+        if let Some(cursor) = after {
+            request = request.header(wire::LAST_EVENT_ID, cursor);
+        }
+        if until == Until::Present {
+            request = request.query(&[("follow", "false")]);
+        }
+        // The head of the answer must come in time; the body may last for ever.
+        match tokio::time::timeout(ANSWER_TIMEOUT, self.send_checked(request)).await {
+            Ok(answered) => answered,
+            Err(_) => Err(Error::Unreachable {
+                address: self.target().base_url().to_owned(),
+                why: "no answer in time".into(),
+            }),
+        }
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Error> {
+        self.answer(self.request(Method::GET, path)).await
+    }
+
+    async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, Error> {
+        self.answer(self.request(Method::POST, path).json(body)).await
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.request_without_limit(method, path).timeout(ANSWER_TIMEOUT)
+    }
+
+    fn request_without_limit(&self, method: Method, path: &str) -> RequestBuilder {
+        let target = self.target();
+        let changes = method != Method::GET;
+        let request = self.http.request(method, format!("{}{path}", target.base_url)).bearer_auth(target.token);
+        match &self.key {
+            Some(key) if changes => request.header(wire::IDEMPOTENCY_KEY, key),
+            _ => request,
+        }
+    }
+
+    async fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Error> {
+        let response = self.send_checked(request).await?;
+        self.read(response).await
+    }
+
+    async fn read<T: DeserializeOwned>(&self, response: Response) -> Result<T, Error> {
+        let what = format!("the answer of {}", response.url().path());
+        let body = response.bytes().await.map_err(|error| self.lost(&error))?;
+        serde_json::from_slice(&body).map_err(|error| Error::Strange { what, why: error.to_string() })
+    }
+
+    async fn send_checked(&self, request: RequestBuilder) -> Result<Response, Error> {
+        let response = request.send().await.map_err(|error| self.lost(&error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let (status, what) = (response.status(), format!("the refusal of {}", response.url().path()));
+        let body = response.bytes().await.map_err(|error| self.lost(&error))?;
+        match serde_json::from_slice::<wire::Problem>(&body) {
+            Ok(problem) => Err(Error::Refused(Box::new(problem))),
+            Err(_) => Err(Error::Strange { what, why: format!("status {status} without a problem+json body") }),
+        }
+    }
+
+    fn lost(&self, error: &reqwest::Error) -> Error {
+        Error::unreachable(self.target().base_url(), error)
+    }
+}
+
+fn of(session: &str, rest: &str) -> String {
+    format!("/v1/sessions/{}{rest}", escaped(session))
+}
+
+fn of_turn(session: &str, turn: &str, rest: &str) -> String {
+    of(session, &format!("/turns/{}{rest}", escaped(turn)))
+}
+
+/// Ids come from people: whatever could change the path is written as `%XX`.
+fn escaped(id: &str) -> String {
+    let mut out = String::with_capacity(id.len());
+    for byte in id.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_cannot_change_the_path() {
+        assert_eq!(of("sess_01", "/end"), "/v1/sessions/sess_01/end");
+        assert_eq!(of_turn("../x?", "a b", ""), "/v1/sessions/%2E%2E%2Fx%3F/turns/a%20b");
+    }
+
+    #[test]
+    fn a_target_never_shows_its_token() {
+        let target = Target::new("http://127.0.0.1:1/", "geheim");
+        assert_eq!(format!("{target:?}"), "Target { base_url: \"http://127.0.0.1:1\", .. }");
+        assert!(!format!("{:?}", Client::new(target)).contains("geheim"));
+    }
+}

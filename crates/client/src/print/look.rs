@@ -1,0 +1,147 @@
+//! Colours, width and safe characters. It writes nothing by itself.
+
+/// What the place that text goes to can show. Handed in by the program; nothing is read from the environment here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    pub paint: Paint,
+    pub raw: Raw,
+    /// Columns; longer notes are cut.
+    pub width: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Paint {
+    Plain,
+    Colours,
+}
+
+/// What becomes of control characters in an answer's text. In notes they are always shown as signs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Raw {
+    /// As they came: for files and pipes, which want the exact text.
+    Keep,
+    /// As signs: for terminals, which would obey them.
+    Tame,
+}
+
+impl Look {
+    /// For files and pipes.
+    pub const PLAIN: Look = Look { paint: Paint::Plain, raw: Raw::Keep, width: 100 };
+
+    pub fn paint(&self, tone: Tone, text: &str) -> String {
+        match (self.paint, tone) {
+            (Paint::Plain, _) | (_, Tone::Normal) => text.to_owned(),
+            (Paint::Colours, tone) => format!("\x1b[{}m{text}\x1b[0m", tone.code()),
+        }
+    }
+
+    /// One line that fits: control characters tamed, line ends shown, cut at the width.
+    pub fn line(&self, text: &str, indent: usize) -> String {
+        let room = self.width.saturating_sub(indent).max(8);
+        let flat = tamed(&text.replace('\n', "⏎").replace('\t', " "));
+        if flat.chars().count() <= room {
+            return flat;
+        }
+        let mut cut: String = flat.chars().take(room - 1).collect();
+        cut.push('…');
+        cut
+    }
+
+    /// An answer's text as it may be shown.
+    pub fn answer(&self, text: &str) -> String {
+        match self.raw {
+            Raw::Keep => text.to_owned(),
+            Raw::Tame => tamed(text),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    Normal,
+    Faint,
+    Good,
+    Bad,
+    Ask,
+    Name,
+}
+
+impl Tone {
+    fn code(self) -> &'static str {
+        match self {
+            Tone::Normal => "0",
+            Tone::Faint => "2",
+            Tone::Good => "32",
+            Tone::Bad => "31",
+            Tone::Ask => "33",
+            Tone::Name => "36",
+        }
+    }
+}
+
+/// Control characters other than line end and tab become visible signs, so that printed text cannot steer a terminal.
+pub fn tamed(text: &str) -> String {
+    let tame = |c: char| match c {
+        '\n' | '\t' => c,
+        '\0'..='\x1f' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
+        '\x7f' => '␡',
+        '\u{80}'..='\u{9f}' => '\u{fffd}',
+        // Marks that reorder text could make a command look like another one.
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        _ => c,
+    };
+    text.chars().map(tame).collect()
+}
+
+/// Money as people write it; a price that is not known is never shown as nothing.
+pub fn money(micro_usd: Option<u64>) -> String {
+    match micro_usd {
+        None => "unknown".into(),
+        Some(micro) => format!("${}.{:04}", micro / 1_000_000, micro % 1_000_000 / 100),
+    }
+}
+
+/// A span of time as people write it.
+pub fn span(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..60_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+        60_000..3_600_000 => format!("{} min", ms / 60_000),
+        3_600_000..86_400_000 => format!("{} h", ms / 3_600_000),
+        _ => format!("{} d", ms / 86_400_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printed_text_cannot_steer_a_terminal() {
+        assert_eq!(tamed("a\x1b[31mb\r\n\tc\u{9b}\u{202e}"), "a␛[31mb␍\n\tc\u{fffd}\u{fffd}");
+        assert_eq!(Look::PLAIN.answer("a\x1b"), "a\x1b");
+        assert_eq!(Look { raw: Raw::Tame, ..Look::PLAIN }.answer("a\x1b"), "a␛");
+    }
+
+    #[test]
+    fn lines_fit() {
+        let look = Look { width: 12, ..Look::PLAIN };
+        assert_eq!(look.line("short", 2), "short");
+        assert_eq!(look.line("exactly ten", 2), "exactly t…");
+        assert_eq!(look.line("a\nb", 0), "a⏎b");
+    }
+
+    #[test]
+    fn colours_only_where_wanted() {
+        let look = Look { paint: Paint::Colours, ..Look::PLAIN };
+        assert_eq!(look.paint(Tone::Bad, "x"), "\x1b[31mx\x1b[0m");
+        assert_eq!(Look::PLAIN.paint(Tone::Bad, "x"), "x");
+    }
+
+    #[test]
+    fn money_and_time() {
+        assert_eq!([money(None), money(Some(0)), money(Some(1_234_567))], ["unknown", "$0.0000", "$1.2345"]);
+        let spans = [999, 1_250, 61_000, 7_200_000, 200_000_000].map(span);
+        assert_eq!(spans, ["999 ms", "1.2 s", "1 min", "2 h", "2 d"]);
+    }
+}

@@ -1,0 +1,127 @@
+//! What a terminal shows for given events.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn event(seq: u64, wire_type: &str, data: Value) -> Event {
+    let session_id = "sess_1".into();
+    let (pos, turn_id, actor) = (None, None, None);
+    Event { seq, pos, ts: String::new(), session_id, turn_id, wire_type: wire_type.into(), actor, data }
+}
+
+/// All text of both channels in order; the answer's stands in brackets.
+fn show(look: Look, detail: Detail, events: &[(&str, Value)]) -> String {
+    let mut printer = Printer::new(look, detail);
+    let mut pieces = vec![];
+    for (at, (wire_type, data)) in events.iter().enumerate() {
+        pieces.extend(printer.event(&event(at as u64 + 1, wire_type, data.clone())));
+    }
+    pieces.extend(printer.finish());
+    let shown = |piece: &Piece| match piece.channel {
+        Channel::Answer => format!("[{}]", piece.text),
+        Channel::Note => piece.text.clone(),
+    };
+    pieces.iter().map(shown).collect()
+}
+
+#[track_caller]
+fn story(events: &[(&str, Value)], expected: &str) {
+    assert_eq!(show(Look::PLAIN, Detail::Story, events), expected);
+}
+
+fn delta(text: &str, offset: usize) -> Value {
+    json!({"step": 1, "attempt": 1, "offset": offset, "text": text})
+}
+
+#[test]
+fn an_answer_streams_and_its_line_is_closed_before_a_note() {
+    story(
+        &[
+            ("model_output_delta", delta("Hel", 0)),
+            ("model_output_delta", delta("lo", 3)),
+            ("model_output_completed", json!({"step": 1, "attempt": 1, "text": "Hello"})),
+            ("tool_call_started", json!({"name": "shell", "input": {"command": "make\ntest"}})),
+            ("tool_output_delta", json!({"tool_call_id": "call_1", "text": "one\ntw"})),
+            ("tool_output_delta", json!({"tool_call_id": "call_1", "text": "o"})),
+            ("tool_call_completed", json!({"name": "shell", "outcome": "finished", "ok": true, "duration_ms": 1200})),
+        ],
+        "[Hel][lo][\n]→ shell  make⏎test\n  │ one\n  │ two\n✓ shell  1.2 s\n",
+    );
+}
+
+#[test]
+fn text_that_never_streamed_is_shown_when_it_is_complete() {
+    story(&[("model_output_completed", json!({"step": 1, "attempt": 1, "text": "Hello"}))], "[Hello][\n]");
+    story(
+        &[
+            ("model_output_delta", delta("Hä", 0)),
+            ("stream_reset", json!({})),
+            ("model_output_completed", json!({"step": 1, "attempt": 1, "text": "Hällo"})),
+        ],
+        "[Hä][\n]Streamed fragments are gone; whole texts follow.\n[llo][\n]",
+    );
+}
+
+#[test]
+fn the_next_attempt_is_shown_whole() {
+    let again = json!({"step": 1, "attempt": 2, "offset": 0, "text": "B"});
+    story(
+        &[
+            ("model_output_delta", delta("A", 0)),
+            ("model_attempt_failed", json!({"reason": {"kind": "interrupted", "message": "stopped"}})),
+            ("model_output_delta", again),
+            ("model_output_completed", json!({"step": 1, "attempt": 2, "text": "B"})),
+        ],
+        "[A][\n]The model's answer was cut (interrupted): stopped\n[B][\n]",
+    );
+}
+
+#[test]
+fn approvals_outcomes_and_ends() {
+    let patch = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/y\n";
+    story(
+        &[
+            ("approval_requested", json!({"name": "verify", "input": {"commands": ["make a", "make b"]}})),
+            ("approval_granted", json!({"name": "verify", "scope": "session"})),
+            ("approval_denied", json!({"name": "shell", "reason": "no"})),
+            ("tool_call_started", json!({"name": "apply_patch", "input": {"patch": patch}})),
+            ("tool_call_completed", json!({"name": "shell", "outcome": "unknown", "ok": false})),
+            ("tool_call_completed", json!({"name": "shell", "outcome": "not_run", "ok": false, "error": "denied"})),
+            (
+                "turn_interrupted",
+                json!({"calls": [{"name": "shell", "class": "unknown"}, {"name": "write_file", "class": "not_started"}]}),
+            ),
+            ("turn_expired", json!({"reached": {"budget": "steps", "limit": 8, "used": 8}})),
+            ("turn_canceled", json!({"reason": "enough", "left": ["sleep (7)"]})),
+            ("turn_completed", json!({"verification": "passed"})),
+            ("turn_completed", json!({"verification": "not_needed"})),
+            ("something_new", json!({})),
+        ],
+        "? verify needs a yes:  make a && make b\n  verify: approved (session)\n  shell: denied: no\n→ apply_patch  x, y\n\
+         ? shell  whether it took effect is unknown; it was not run again\n✗ shell  not run: denied\n\
+         The daemon was stopped in the middle of this turn. shell: unknown, write_file: not started\n\
+         The turn ended at its budget: steps 8 of 8\nThe turn was canceled: enough; still there: sleep (7)\nVerified.\n",
+    );
+}
+
+#[test]
+fn the_log_view_numbers_every_event() {
+    let shown = show(
+        Look::PLAIN,
+        Detail::Log,
+        &[
+            ("session_created", json!({"settings": {"workspace_path": "/w"}})),
+            ("message_added", json!({"role": "user", "parts": [{"type": "text", "text": "hi"}]})),
+            ("something_new", json!({})),
+        ],
+    );
+    assert_eq!(shown, "    1  session_created  /w\n    2  message_added  user: hi\n    3  something_new  \n");
+}
+
+#[test]
+fn notes_are_cut_tamed_and_coloured() {
+    let look = Look { paint: Paint::Colours, raw: Raw::Tame, width: 16 };
+    let events = [("tool_call_started", json!({"name": "shell", "input": {"command": "\u{1b}[2J rm -rf everything"}}))];
+    assert_eq!(show(look, Detail::Story, &events), "\x1b[36m→ shell  ␛[2J r…\x1b[0m\n");
+}

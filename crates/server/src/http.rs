@@ -1,0 +1,124 @@
+//! The HTTP door: routes, the guard before them, and what all requests share.
+
+mod body;
+mod checks;
+mod command;
+mod convert;
+mod events;
+mod health;
+mod key;
+pub(crate) mod problem;
+mod query;
+mod session;
+mod turn;
+mod view;
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    http::{HeaderValue, StatusCode, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::{get, patch, post},
+};
+use futures::FutureExt;
+use tenure_core::{event::Actor, ids::SessionId};
+use tenure_engine::Engine;
+use tokio::sync::{Mutex, MutexGuard};
+use tokio_util::sync::CancellationToken;
+
+use crate::{About, access::Guard, limits::Limits};
+use problem::Rejection;
+
+/// Updates of sessions that share a place wait for each other.
+const UPDATE_PLACES: usize = 64;
+
+/// What every handler has at hand.
+pub(crate) struct App {
+    engine: Engine,
+    guard: Guard,
+    limits: Limits,
+    about: About,
+    stop: CancellationToken,
+    /// A partial policy is laid over the present one: between reading that and writing the whole, no other update may come.
+    updates: [Mutex<()>; UPDATE_PLACES],
+}
+
+impl App {
+    pub(crate) fn new(engine: Engine, guard: Guard, limits: Limits, about: About, stop: CancellationToken) -> Self {
+        Self { engine, guard, limits, about, stop, updates: std::array::from_fn(|_| Mutex::new(())) }
+    }
+
+    async fn update_place(&self, session: SessionId) -> MutexGuard<'_, ()> {
+        let mut hasher = DefaultHasher::new();
+        session.hash(&mut hasher);
+        let place = usize::try_from(hasher.finish() % UPDATE_PLACES as u64).unwrap_or(0);
+        self.updates[place].lock().await
+    }
+}
+
+/// Who a request over this door comes from.
+fn actor() -> Actor {
+    Actor::user("http")
+}
+
+pub(crate) fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/v1/sessions", get(session::list).post(session::create))
+        .route("/v1/sessions/{session}", get(session::show).merge(patch(session::update)))
+        .route("/v1/sessions/{session}/messages", post(command::send_message))
+        .route("/v1/sessions/{session}/events", get(events::events))
+        .route("/v1/sessions/{session}/approve", post(command::approve))
+        .route("/v1/sessions/{session}/cancel", post(command::cancel))
+        .route("/v1/sessions/{session}/end", post(command::end))
+        .route("/v1/sessions/{session}/turns", post(turn::start))
+        .route("/v1/sessions/{session}/turns/{turn}", get(turn::show))
+        .route("/v1/sessions/{session}/turns/{turn}/retry", post(turn::retry))
+        .route("/v1/sessions/{session}/turns/{turn}/resume", post(turn::resume))
+        .fallback(async || problem::unknown_path())
+        .method_not_allowed_fallback(async || problem::wrong_method())
+        .layer(middleware::from_fn_with_state(Arc::clone(&app), at_the_door))
+        .with_state(app)
+}
+
+/// Checks who asks before anything else is looked at, and answers for a handler that panics.
+async fn at_the_door(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let mut response = match let_in(&app, &request) {
+        Ok(()) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+            Ok(response) => response,
+            Err(_) => problem::internal("a request handler panicked").into_response(),
+        },
+        Err(rejection) => {
+            body::drain(request, &app.limits).await;
+            rejection.into_response()
+        }
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn let_in(app: &App, request: &Request) -> Result<(), Rejection> {
+    app.guard.check_site(request.uri(), request.headers())?;
+    match request.uri().path() {
+        "/healthz" | "/readyz" => Ok(()),
+        _ => app.guard.check_token(request.headers()),
+    }
+}
+
+/// A JSON answer.
+fn json(status: StatusCode, body: &impl serde::Serialize) -> Response {
+    match serde_json::to_vec(body) {
+        Ok(bytes) => (status, [(header::CONTENT_TYPE, tenure_wire::JSON)], bytes).into_response(),
+        Err(error) => problem::internal(&error.to_string()).into_response(),
+    }
+}

@@ -1,0 +1,171 @@
+//! How long the texts of a request may be, and what they may hold. Each refusal names its field.
+
+use std::path::Path;
+
+use axum::http::StatusCode;
+use tenure_wire::{Part, Policy};
+
+use super::problem::Rejection;
+use crate::limits::TextLimits;
+
+type Checked = Result<(), Rejection>;
+
+/// A text on one line that says something.
+fn line(field: &str, text: &str, chars_max: usize) -> Checked {
+    if text.trim().is_empty() {
+        return Err(Rejection::bad_request(format!("{field} is empty"), "leave it out, or say something"));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(Rejection::bad_request(format!("{field} holds a control character"), "use plain text on one line"));
+    }
+    at_most(field, text.chars().count(), chars_max, "characters")
+}
+
+fn at_most(field: &str, found: usize, max: usize, unit: &str) -> Checked {
+    if found <= max {
+        return Ok(());
+    }
+    Err(Rejection::bad_request(format!("{field} has {found} {unit}; at most {max} are accepted"), "make it shorter"))
+}
+
+impl TextLimits {
+    pub(crate) fn title(&self, title: Option<&str>) -> Checked {
+        title.map_or(Ok(()), |title| line("title", title, self.title_chars_max))
+    }
+
+    /// A role, a mode or a model.
+    pub(crate) fn name(&self, field: &str, name: Option<&str>) -> Checked {
+        name.map_or(Ok(()), |name| line(field, name, self.name_chars_max))
+    }
+
+    pub(crate) fn labels(&self, labels: Option<&[String]>) -> Checked {
+        let labels = labels.unwrap_or_default();
+        at_most("labels", labels.len(), self.labels_max, "entries")?;
+        labels.iter().try_for_each(|label| line("a label", label, self.name_chars_max))
+    }
+
+    pub(crate) fn reason(&self, reason: Option<&str>) -> Checked {
+        reason.map_or(Ok(()), |reason| at_most("reason", reason.chars().count(), self.reason_chars_max, "characters"))
+    }
+
+    pub(crate) fn memory(&self, memory: Option<&str>) -> Checked {
+        memory.map_or(Ok(()), |memory| at_most("memory", memory.len(), self.memory_bytes_max, "bytes"))
+    }
+
+    pub(crate) fn preferences(&self, preferences: Option<&serde_json::Map<String, serde_json::Value>>) -> Checked {
+        let Some(preferences) = preferences else { return Ok(()) };
+        let bytes = serde_json::to_string(preferences).map_or(usize::MAX, |text| text.len());
+        at_most("preferences", bytes, self.preferences_bytes_max, "bytes")
+    }
+
+    pub(crate) fn policy(&self, policy: Option<&Policy>) -> Checked {
+        let Some(policy) = policy else { return Ok(()) };
+        if let Some(approval) = &policy.approval {
+            let tools = approval.require_for_tools.as_deref().unwrap_or_default();
+            at_most("policy.approval.require_for_tools", tools.len(), self.policy_entries_max, "entries")?;
+            tools.iter().try_for_each(|tool| line("a tool's name", tool, self.name_chars_max))?;
+            let rules = approval.rules.as_deref().unwrap_or_default();
+            at_most("policy.approval.rules", rules.len(), self.policy_entries_max, "entries")?;
+            for rule in rules {
+                line("a rule's tool", &rule.tool, self.name_chars_max)?;
+                let subjects = rule.pattern.iter().chain(&rule.exact);
+                let longest = subjects.map(|text| text.chars().count()).max().unwrap_or(0);
+                at_most("a rule's pattern", longest, self.policy_entry_chars_max, "characters")?;
+            }
+        }
+        let commands = policy.verify.as_ref().and_then(|verify| verify.commands.as_ref()?.as_deref());
+        let commands = commands.unwrap_or_default();
+        at_most("policy.verify.commands", commands.len(), self.policy_entries_max, "entries")?;
+        commands.iter().try_for_each(|command| line("a verification command", command, self.policy_entry_chars_max))
+    }
+
+    /// Only text is taken for now, and it has to say something.
+    pub(crate) fn parts(&self, parts: &[Part]) -> Checked {
+        at_most("parts", parts.len(), self.parts_max, "entries")?;
+        if let Some(other) = parts.iter().find(|part| !matches!(part, Part::Text { .. })) {
+            return Err(Rejection::new(
+                StatusCode::BAD_REQUEST,
+                "unsupported_part",
+                format!("a part of type '{}' cannot be taken", other.kind()),
+                "send text parts only",
+            ));
+        }
+        let says_something = parts.iter().any(|part| matches!(part, Part::Text { text } if !text.trim().is_empty()));
+        if says_something {
+            return Ok(());
+        }
+        Err(Rejection::new(StatusCode::BAD_REQUEST, "empty_message", "the message has no text", "add a text part"))
+    }
+
+    /// An absolute path of a folder that is there.
+    pub(crate) async fn workspace(&self, path: &str) -> Checked {
+        let bad = |detail: String| {
+            let hint = "send the absolute path of an existing folder";
+            Rejection::new(StatusCode::BAD_REQUEST, "bad_workspace", detail, hint)
+        };
+        if path.len() > self.path_bytes_max || path.contains('\0') {
+            return Err(bad("workspace_path cannot be the name of a folder".into()));
+        }
+        if !Path::new(path).is_absolute() {
+            return Err(bad("workspace_path is not absolute".into()));
+        }
+        match tokio::fs::metadata(path).await {
+            Ok(found) if found.is_dir() => Ok(()),
+            Ok(_) => Err(bad(format!("{path} is not a folder"))),
+            Err(error) => Err(bad(format!("{path} cannot be used: {}", error.kind()))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> TextLimits {
+        TextLimits { title_chars_max: 5, labels_max: 2, parts_max: 3, ..TextLimits::default() }
+    }
+
+    #[test]
+    fn titles_and_labels() {
+        for (title, fits) in
+            [("abc", true), ("üöäßé", true), ("abcdef", false), ("  ", false), ("", false), ("a\nb", false)]
+        {
+            assert_eq!(limits().title(Some(title)).is_ok(), fits, "{title:?}");
+        }
+        let labels = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        assert!(limits().labels(Some(&labels(&["a", "b"]))).is_ok());
+        assert!(limits().labels(Some(&labels(&["a", "b", "c"]))).is_err());
+        assert!(limits().labels(Some(&labels(&[""]))).is_err());
+    }
+
+    #[test]
+    fn parts() {
+        let image = Part::Image { r#ref: "attachments/a.png".into(), mime_type: "image/png".into() };
+        for (parts, code) in [
+            (vec![Part::text("hi")], None),
+            (vec![Part::text(""), Part::text("hi")], None),
+            (vec![], Some("empty_message")),
+            (vec![Part::text(" \n")], Some("empty_message")),
+            (vec![Part::text("look"), image], Some("unsupported_part")),
+            (vec![Part::text("x"); 4], Some("bad_request")),
+        ] {
+            let found = limits().parts(&parts).err().map(|rejection| rejection.problem().code.clone());
+            assert_eq!(found.as_deref(), code, "{parts:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn workspaces() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        for (path, fits) in [
+            (env!("CARGO_MANIFEST_DIR"), true),
+            (file, false),
+            ("src", false),
+            ("", false),
+            ("/no/such/folder/anywhere", false),
+            ("/tmp\0", false),
+        ] {
+            assert_eq!(limits().workspace(path).await.is_ok(), fits, "{path:?}");
+        }
+    }
+}

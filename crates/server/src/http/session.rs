@@ -1,0 +1,119 @@
+//! Sessions as a whole: create, list, show, update.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::Response,
+};
+use serde::Deserialize;
+use tenure_core::{command::Command, ids::SessionId, session::Session};
+use tenure_wire::{CreateSession, Created, Patch, SessionList};
+
+use super::{
+    App, actor,
+    body::Sent,
+    convert, json,
+    problem::{Rejection, internal},
+    query::{InSession, Nothing, Params, bad_cursor, bad_query, if_match},
+    view,
+};
+
+const LIST_DEFAULT: usize = 50;
+const LIST_MAX: usize = 200;
+
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    _: Params<Nothing>,
+    Sent { body, key }: Sent<CreateSession>,
+) -> Result<Response, Rejection> {
+    check_create(&app, &body).await?;
+    let session = app.engine.create(convert::new_session(body), key, actor()).await?;
+    let mut response = json(StatusCode::CREATED, &Created { session_id: session.to_string() });
+    set_header(&mut response, header::LOCATION, format!("/v1/sessions/{session}"))?;
+    Ok(response)
+}
+
+async fn check_create(app: &App, body: &CreateSession) -> Result<(), Rejection> {
+    let limits = &app.limits.text;
+    limits.title(body.title.as_deref())?;
+    limits.name("role", body.role.as_deref())?;
+    limits.name("model", body.model.as_deref())?;
+    limits.name("mode", body.mode.as_deref())?;
+    limits.labels(body.labels.as_deref())?;
+    limits.memory(body.memory.as_deref())?;
+    limits.preferences(body.preferences.as_ref())?;
+    limits.policy(body.policy.as_ref())?;
+    limits.workspace(&body.workspace_path).await
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Page {
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+pub(crate) async fn list(State(app): State<Arc<App>>, Params(page): Params<Page>) -> Result<Response, Rejection> {
+    let limit = page.limit.unwrap_or(LIST_DEFAULT);
+    if !(1..=LIST_MAX).contains(&limit) {
+        return Err(bad_query(format!("limit is {limit}; it can be 1 to {LIST_MAX}")));
+    }
+    let before: Option<SessionId> = match page.cursor {
+        None => None,
+        Some(text) => Some(text.parse().map_err(|_| bad_cursor("cursor is not one that a list gave"))?),
+    };
+    // One more than asked for tells whether there is a next page.
+    let mut rows = app.engine.list(before, limit + 1).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
+    Ok(json(StatusCode::OK, &SessionList { sessions: rows.into_iter().map(view::row).collect(), next }))
+}
+
+pub(crate) async fn show(
+    State(app): State<Arc<App>>,
+    InSession(session): InSession,
+    _: Params<Nothing>,
+) -> Result<Response, Rejection> {
+    shown(&*app.engine.session(session).await?)
+}
+
+fn shown(session: &Session) -> Result<Response, Rejection> {
+    let mut response = json(StatusCode::OK, &view::session(session));
+    set_header(&mut response, header::ETAG, format!("\"{}\"", session.seq))?;
+    Ok(response)
+}
+
+pub(crate) async fn update(
+    State(app): State<Arc<App>>,
+    InSession(session): InSession,
+    _: Params<Nothing>,
+    headers: HeaderMap,
+    Sent { body, key }: Sent<Patch>,
+) -> Result<Response, Rejection> {
+    let if_match = if_match(&headers)?;
+    let limits = &app.limits.text;
+    limits.title(body.title.as_deref())?;
+    limits.labels(body.labels.as_deref())?;
+    limits.policy(body.policy.as_ref())?;
+    let place = app.update_place(session).await;
+    let present = app.engine.session(session).await?;
+    let command = Command::Update {
+        title: body.title,
+        policy: body.policy.map(|said| Box::new(convert::over_policy(present.policy.clone(), said))),
+        labels: body.labels,
+        budgets: body.budgets.map(|said| convert::over_budgets(present.budgets.clone(), said)),
+        if_match,
+    };
+    app.engine.command(session, command, key, actor()).await?;
+    drop(place);
+    shown(&*app.engine.session(session).await?)
+}
+
+fn set_header(response: &mut Response, name: header::HeaderName, value: String) -> Result<(), Rejection> {
+    let value = HeaderValue::try_from(value).map_err(|error| internal(&error.to_string()))?;
+    response.headers_mut().insert(name, value);
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! From the core to the wire: what clients are shown of a session.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tenure_core::{
+    budget,
+    message::MessageRef,
+    model,
+    session::{Call, CallState, Session, Turn},
+};
+use tenure_store::Row;
+use tenure_wire as wire;
+
+pub(crate) fn session(session: &Session) -> wire::SessionView {
+    let settings = session.settings.clone();
+    let preferences = match settings.preferences {
+        Value::Object(preferences) => preferences,
+        _ => Map::new(),
+    };
+    wire::SessionView {
+        id: session.id.to_string(),
+        created_at: session.created_at.to_string(),
+        updated_at: session.updated_at.to_string(),
+        status: session.status().into(),
+        workspace_path: settings.workspace_path,
+        system_prompt: settings.system_prompt,
+        last_turn_id: session.last_turn_id.map(|turn| turn.to_string()),
+        seq: session.seq,
+        title: settings.title,
+        role: settings.role,
+        mode: settings.mode,
+        model: settings.model,
+        labels: settings.labels,
+        auto_run: settings.auto_run,
+        memory: settings.memory,
+        preferences,
+        policy: value(&session.policy),
+        budgets: value(&session.budgets),
+        turn: session.turn.as_ref().map(open_turn),
+        queue: session.queue.iter().map(|queued| queued.id.to_string()).collect(),
+        approvals: session.turn.iter().flat_map(approvals).collect(),
+        usage: usage(&session.total.usage),
+        spent: spent(&session.total),
+        cost_micro_usd: session.total.cost(),
+    }
+}
+
+pub(crate) fn row(row: Row) -> wire::SessionRow {
+    wire::SessionRow {
+        id: row.id.to_string(),
+        created_at: row.created_at.to_string(),
+        updated_at: row.updated_at.to_string(),
+        status: row.status.as_ref().into(),
+        workspace_path: row.workspace_path.as_ref().into(),
+        title: row.title.map(Into::into),
+        last_turn_id: row.last_turn_id.map(|turn| turn.to_string()),
+    }
+}
+
+fn open_turn(turn: &Turn) -> wire::OpenTurn {
+    wire::OpenTurn {
+        id: turn.id.to_string(),
+        status: word(&turn.status()),
+        step: turn.step,
+        started_at: turn.started_at.to_string(),
+        model: turn.model.clone(),
+        retry_of: turn.retry_of.map(|turn| turn.to_string()),
+        messages: turn.messages.iter().map(message).collect(),
+        spent: spent(&turn.spent),
+        cost_micro_usd: turn.spent.cost(),
+    }
+}
+
+fn message(message: &MessageRef) -> wire::MessageRef {
+    wire::MessageRef { id: message.id.to_string(), seq: message.seq }
+}
+
+/// The calls of a turn that wait for a yes or no.
+fn approvals(turn: &Turn) -> impl Iterator<Item = wire::Approval> {
+    turn.calls.iter().filter_map(|Call { call, origin, state, .. }| match state {
+        CallState::Waiting { expires_at } => Some(wire::Approval {
+            turn_id: turn.id.to_string(),
+            tool_call_id: call.id.to_string(),
+            name: call.name.clone(),
+            kind: word(&call.kind),
+            input: call.input.clone(),
+            subject: call.subject.clone(),
+            origin: word(origin),
+            expires_at: expires_at.map(|at| at.to_string()),
+        }),
+        CallState::Asked
+        | CallState::Cleared
+        | CallState::Started { .. }
+        | CallState::Unknown
+        | CallState::Done { .. } => None,
+    })
+}
+
+fn usage(usage: &model::Usage) -> wire::Usage {
+    wire::Usage {
+        input_tokens: usage.input_tokens,
+        output_tokens: usage.output_tokens,
+        cache_read_tokens: usage.cache_read_tokens,
+        cache_write_tokens: usage.cache_write_tokens,
+    }
+}
+
+fn spent(spent: &budget::Spent) -> wire::Spent {
+    wire::Spent {
+        steps: spent.steps,
+        tool_calls: spent.tool_calls,
+        active_ms: spent.active_ms,
+        usage: usage(&spent.usage),
+        micro_usd: spent.micro_usd,
+        unpriced: spent.unpriced,
+    }
+}
+
+/// The wire's word for one of the core's enums.
+fn word(of: &impl Serialize) -> String {
+    match value(of) {
+        Value::String(word) => word,
+        other => other.to_string(),
+    }
+}
+
+/// Plain data with text keys can always be written as JSON.
+fn value(of: &impl Serialize) -> Value {
+    serde_json::to_value(of).unwrap_or_default()
+}

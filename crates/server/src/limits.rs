@@ -1,0 +1,78 @@
+//! Every bound of the doors, by name. What is over a bound is refused with a sentence or disconnected, never buffered.
+
+use std::time::Duration;
+
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Connections at one time; one more is answered `too_many_connections` and closed.
+    pub connections_max: usize,
+    pub body_bytes_max: usize,
+    /// How much of a body that is not wanted is read and dropped, so that its sender gets to see the answer.
+    pub drain_bytes_max: usize,
+    pub header_bytes_max: usize,
+    pub headers_max: usize,
+    /// How long a request's head may take; also how long a connection may stay idle between requests.
+    pub header_read: Duration,
+    /// How long a request's body may take.
+    pub body_read: Duration,
+    /// How long a client may take nothing of what is written to it.
+    pub write_stall: Duration,
+    /// How often an event stream with nothing to tell shows a sign of life.
+    pub keep_alive: Duration,
+    /// How long requests under way may take when the daemon stops.
+    pub stop_grace: Duration,
+    pub text: TextLimits,
+}
+
+/// How long the texts and lists of a request may be.
+#[derive(Debug, Clone)]
+pub struct TextLimits {
+    pub title_chars_max: usize,
+    /// Of a role, a mode, a model, a tool and a label.
+    pub name_chars_max: usize,
+    pub labels_max: usize,
+    pub parts_max: usize,
+    pub reason_chars_max: usize,
+    pub path_bytes_max: usize,
+    pub memory_bytes_max: usize,
+    pub preferences_bytes_max: usize,
+    /// Rules, tools and verification commands of a policy, each.
+    pub policy_entries_max: usize,
+    /// Of a rule's pattern and a verification command.
+    pub policy_entry_chars_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 4096,
+            body_bytes_max: 1024 * 1024,
+            drain_bytes_max: 8 * 1024 * 1024,
+            header_bytes_max: 32 * 1024,
+            headers_max: 64,
+            header_read: Duration::from_secs(10),
+            body_read: Duration::from_secs(30),
+            write_stall: Duration::from_secs(60),
+            keep_alive: Duration::from_secs(15),
+            stop_grace: Duration::from_secs(5),
+            text: TextLimits::default(),
+        }
+    }
+}
+
+impl Default for TextLimits {
+    fn default() -> Self {
+        Self {
+            title_chars_max: 200,
+            name_chars_max: 200,
+            labels_max: 32,
+            parts_max: 64,
+            reason_chars_max: 2000,
+            path_bytes_max: 4096,
+            memory_bytes_max: 64 * 1024,
+            preferences_bytes_max: 64 * 1024,
+            policy_entries_max: 256,
+            policy_entry_chars_max: 4096,
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! A disk in memory that knows what was synced, and fails by plan. It never touches a real file.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{
+    Fault, Harm, Point, Reason,
+    file::{Change, Content},
+};
+use crate::disk::{Disk, DiskFile, Made, Open, Stat};
+
+#[derive(Default)]
+pub(super) struct FaultyDisk(pub(super) Arc<Mutex<State>>);
+
+#[derive(Clone, Default)]
+pub(super) struct State {
+    pub files: Vec<Content>,
+    pub names: BTreeMap<PathBuf, Entry>,
+    pub durable_names: BTreeMap<PathBuf, Entry>,
+    pub unsynced_names: Vec<NameChange>,
+    pub faults: Vec<Fault>,
+    pub changes: u64,
+    pub stop_at: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entry {
+    Folder,
+    File(usize),
+}
+
+/// A change in a folder that is not synced yet. Both names of a rename lie in one folder.
+#[derive(Debug, Clone)]
+pub(super) enum NameChange {
+    Put(PathBuf, Entry),
+    Remove(PathBuf),
+    Rename(PathBuf, PathBuf),
+}
+
+impl NameChange {
+    pub fn folder(&self) -> &Path {
+        let (NameChange::Put(path, _) | NameChange::Remove(path) | NameChange::Rename(path, _)) = self;
+        path.parent().unwrap_or(path)
+    }
+
+    pub fn apply(&self, names: &mut BTreeMap<PathBuf, Entry>) {
+        match self {
+            NameChange::Put(path, entry) => {
+                names.insert(path.clone(), *entry);
+            }
+            NameChange::Remove(path) => {
+                names.remove(path);
+            }
+            NameChange::Rename(from, to) => {
+                if let Some(entry) = names.remove(from) {
+                    names.insert(to.clone(), entry);
+                }
+            }
+        }
+    }
+}
+
+impl FaultyDisk {
+    pub fn plan(&self, fault: Fault) {
+        self.state().faults.push(fault);
+    }
+
+    pub fn changes(&self) -> u64 {
+        self.state().changes
+    }
+
+    pub fn stop_after(&self, changes: u64) {
+        let mut state = self.state();
+        state.stop_at = Some(state.changes + changes);
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.0)
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    /// Counts one change. Fails once the power is gone.
+    fn step(&mut self) -> io::Result<()> {
+        if self.stop_at == Some(self.changes) {
+            return Err(io::Error::other("the power is gone"));
+        }
+        self.changes += 1;
+        Ok(())
+    }
+
+    /// The fault that is due at this point, if one is planned.
+    fn due(&mut self, point: Point) -> Option<(Harm, io::Error)> {
+        let fault = self.faults.iter_mut().find(|fault| fault.point == point && fault.times > 0)?;
+        if fault.after > 0 {
+            fault.after -= 1;
+            return None;
+        }
+        fault.times -= 1;
+        let code = match fault.reason {
+            Reason::NoSpace => 28,
+            Reason::Io => 5,
+        };
+        Some((fault.harm, io::Error::from_raw_os_error(code)))
+    }
+
+    fn change_name(&mut self, change: NameChange) {
+        change.apply(&mut self.names);
+        self.unsynced_names.push(change);
+    }
+
+    fn need_folder(&self, path: &Path) -> io::Result<()> {
+        match path.parent() {
+            Some(folder) if folder.parent().is_none() || self.names.get(folder) == Some(&Entry::Folder) => Ok(()),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn make_file(&mut self, path: &Path) -> io::Result<usize> {
+        self.need_folder(path)?;
+        self.step()?;
+        let file = self.files.len();
+        self.files.push(Content::default());
+        self.change_name(NameChange::Put(path.to_owned(), Entry::File(file)));
+        Ok(file)
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn open(&self, path: &Path, how: Open) -> io::Result<Box<dyn DiskFile>> {
+        let mut state = self.state();
+        let file = match (state.names.get(path).copied(), how) {
+            (Some(Entry::Folder), _) => return Err(io::ErrorKind::IsADirectory.into()),
+            (Some(Entry::File(_)), Open::New) => return Err(io::ErrorKind::AlreadyExists.into()),
+            (Some(Entry::File(file)), Open::Empty) => {
+                state.step()?;
+                state.files[file].change(Change::SetLen(0));
+                file
+            }
+            (Some(Entry::File(file)), _) => file,
+            (None, Open::Read | Open::Existing) => return Err(io::ErrorKind::NotFound.into()),
+            (None, _) => state.make_file(path)?,
+        };
+        Ok(Box::new(FaultyFile { disk: self.0.clone(), file, kind: Kind::of(path), locked: Mutex::new(false) }))
+    }
+
+    fn make_dir(&self, path: &Path) -> io::Result<Made> {
+        let mut state = self.state();
+        match state.names.get(path) {
+            Some(Entry::Folder) => return Ok(Made::Before),
+            Some(Entry::File(_)) => return Err(io::ErrorKind::AlreadyExists.into()),
+            None => state.need_folder(path)?,
+        }
+        state.step()?;
+        state.change_name(NameChange::Put(path.to_owned(), Entry::Folder));
+        Ok(Made::Now)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let state = self.state();
+        if state.names.get(path) != Some(&Entry::Folder) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let below = state.names.keys().filter(|name| name.parent() == Some(path));
+        Ok(below.filter_map(|name| Some(name.file_name()?.to_str()?.to_owned())).collect())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        if !state.names.contains_key(from) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        state.step()?;
+        state.change_name(NameChange::Rename(from.to_owned(), to.to_owned()));
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        if !matches!(state.names.get(path), Some(Entry::File(_))) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        state.step()?;
+        state.change_name(NameChange::Remove(path.to_owned()));
+        Ok(())
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<Stat> {
+        let state = self.state();
+        let bytes = match state.names.get(path) {
+            None => return Err(io::ErrorKind::NotFound.into()),
+            Some(Entry::Folder) => 0,
+            Some(Entry::File(file)) => state.files[*file].live.len() as u64,
+        };
+        // This disk has no clock: everything is a little younger than 1970.
+        Ok(Stat { bytes, modified_ms: 1 })
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        let due = state.due(Point::FolderSync);
+        if due.as_ref().is_none_or(|(harm, _)| *harm == Harm::All) {
+            let (synced, left): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut state.unsynced_names).into_iter().partition(|change| change.folder() == path);
+            state.unsynced_names = left;
+            synced.iter().for_each(|change| change.apply(&mut state.durable_names));
+        }
+        due.map_or(Ok(()), |(_, error)| Err(error))
+    }
+}
+
+/// What a file is for, as faults tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Log,
+    Spool,
+    Other,
+}
+
+impl Kind {
+    fn of(path: &Path) -> Kind {
+        match path.file_name().and_then(|name| name.to_str()) {
+            Some("events.ndjson") => Kind::Log,
+            Some(name) if name.ends_with(".log") => Kind::Spool,
+            _ => Kind::Other,
+        }
+    }
+
+    fn writing(self) -> Point {
+        match self {
+            Kind::Log => Point::LogWrite,
+            Kind::Spool => Point::SpoolWrite,
+            Kind::Other => Point::Other,
+        }
+    }
+
+    fn cutting(self) -> Point {
+        match self {
+            Kind::Log => Point::LogCut,
+            Kind::Spool => Point::SpoolCut,
+            Kind::Other => Point::Other,
+        }
+    }
+
+    fn syncing(self) -> Point {
+        match self {
+            Kind::Log => Point::LogSync,
+            Kind::Spool | Kind::Other => Point::Other,
+        }
+    }
+}
+
+struct FaultyFile {
+    disk: Arc<Mutex<State>>,
+    file: usize,
+    kind: Kind,
+    /// Whether this handle holds the file's lock.
+    locked: Mutex<bool>,
+}
+
+impl FaultyFile {
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.disk)
+    }
+}
+
+impl DiskFile for FaultyFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let state = self.state();
+        let live = &state.files[self.file].live;
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(live.len());
+        // Short reads are allowed, so they happen.
+        let read = buffer.len().min(live.len() - from).min(4099);
+        buffer[..read].copy_from_slice(&live[from..from + read]);
+        Ok(read)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        let due = state.due(self.kind.writing());
+        let done = match due {
+            None | Some((Harm::All, _)) => bytes.len(),
+            Some((Harm::Half, _)) => bytes.len() / 2,
+            Some((Harm::Nothing, _)) => 0,
+        };
+        let offset = usize::try_from(offset).map_err(io::Error::other)?;
+        state.files[self.file].change(Change::Write { offset, bytes: bytes[..done].to_vec() });
+        due.map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        let due = state.due(self.kind.cutting());
+        if due.as_ref().is_none_or(|(harm, _)| *harm == Harm::All) {
+            let len = usize::try_from(bytes).map_err(io::Error::other)?;
+            state.files[self.file].change(Change::SetLen(len));
+        }
+        due.map_or(Ok(()), |(_, error)| Err(error))
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.state().files[self.file].live.len() as u64)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        match state.due(self.kind.syncing()) {
+            None => state.files[self.file].sync(),
+            Some((Harm::All, error)) => {
+                state.files[self.file].sync();
+                return Err(error);
+            }
+            Some((Harm::Nothing | Harm::Half, error)) => {
+                state.files[self.file].fail_sync();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        let mut state = self.state();
+        let taken = std::mem::replace(&mut state.files[self.file].locked, true);
+        if !taken {
+            *self.locked.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        }
+        Ok(!taken)
+    }
+}
+
+impl Drop for FaultyFile {
+    fn drop(&mut self) {
+        if *self.locked.lock().unwrap_or_else(PoisonError::into_inner) {
+            self.state().files[self.file].locked = false;
+        }
+    }
+}

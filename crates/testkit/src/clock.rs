@@ -1,0 +1,34 @@
+//! Time and chance that a test can foresee: tokio's own clock, which can be paused, and a counted chance.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tenure_core::time::Timestamp;
+use tenure_engine::Clock;
+use tokio::time::Instant;
+
+/// 2025-01-01.
+const BASE_MS: u64 = 1_735_689_600_000;
+/// Spreads the counter over all bits of a chance, so that no two are alike in any part.
+const SPREAD: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
+
+pub struct TestClock {
+    began: Instant,
+    drawn: AtomicU64,
+}
+
+impl Default for TestClock {
+    fn default() -> Self {
+        Self { began: Instant::now(), drawn: AtomicU64::new(1) }
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        let passed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Timestamp::from_ms(BASE_MS).plus_ms(passed)
+    }
+
+    fn chance(&self) -> u128 {
+        u128::from(self.drawn.fetch_add(1, Ordering::Relaxed)).wrapping_mul(SPREAD)
+    }
+}

@@ -1,0 +1,168 @@
+//! Bodies of answers. Fields a reader does not know are passed over.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::request::{Scope, Verdict};
+
+macro_rules! responses {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident : $type:ty,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        pub struct $name { $($(#[$fdoc])* pub $field: $type,)* }
+    )*};
+}
+
+responses! {
+    Created { session_id: String, }
+    MessageAccepted {
+        message_id: String,
+        /// Not there when the message was only appended.
+        #[serde(default, skip_serializing_if = "Option::is_none")] turn_id: Option<String>,
+    }
+    ApprovalAnswered { tool_call_id: String, action: Verdict, scope: Scope, }
+    /// The cancel was taken; `turn_canceled` follows when the work is gone.
+    Canceling { turn_id: String, status: String, }
+    TurnStarted { turn_id: String, }
+    Ended { status: String, }
+
+    SessionList {
+        sessions: Vec<SessionRow>,
+        /// What to send as `?cursor=` for the next page.
+        next: Option<String>,
+    }
+    SessionRow {
+        id: String,
+        created_at: String,
+        updated_at: String,
+        status: String,
+        workspace_path: String,
+        #[serde(default)] title: Option<String>,
+        #[serde(default)] last_turn_id: Option<String>,
+    }
+
+    /// A session's metadata and latest state.
+    SessionView {
+        id: String,
+        created_at: String,
+        updated_at: String,
+        /// `active | waiting_approval | completed | failed | canceled | expired`.
+        status: String,
+        workspace_path: String,
+        #[serde(default)] system_prompt: Option<String>,
+        #[serde(default)] last_turn_id: Option<String>,
+        /// The last event's number: a cursor, and the version for `If-Match`.
+        seq: u64,
+        #[serde(default)] title: Option<String>,
+        #[serde(default)] role: Option<String>,
+        #[serde(default)] mode: Option<String>,
+        #[serde(default)] model: String,
+        #[serde(default)] labels: Vec<String>,
+        #[serde(default)] auto_run: bool,
+        #[serde(default)] memory: Option<String>,
+        #[serde(default)] preferences: Map<String, Value>,
+        #[serde(default)] policy: Value,
+        #[serde(default)] budgets: Value,
+        #[serde(default)] turn: Option<OpenTurn>,
+        /// Turns that wait behind the open one, the next one first.
+        #[serde(default)] queue: Vec<String>,
+        #[serde(default)] approvals: Vec<Approval>,
+        #[serde(default)] usage: Usage,
+        #[serde(default)] spent: Spent,
+        /// `null` where a price is not known.
+        #[serde(default)] cost_micro_usd: Option<u64>,
+    }
+    OpenTurn {
+        id: String,
+        status: String,
+        /// Model steps that came to their end.
+        #[serde(default)] step: u32,
+        started_at: String,
+        #[serde(default)] model: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")] retry_of: Option<String>,
+        #[serde(default)] messages: Vec<MessageRef>,
+        #[serde(default)] spent: Spent,
+        #[serde(default)] cost_micro_usd: Option<u64>,
+    }
+    /// A tool call that waits for a yes or no.
+    Approval {
+        turn_id: String,
+        tool_call_id: String,
+        name: String,
+        kind: String,
+        input: Value,
+        #[serde(default)] subject: String,
+        origin: String,
+        #[serde(default)] expires_at: Option<String>,
+    }
+
+    /// A turn's record.
+    TurnView {
+        id: String,
+        session_id: String,
+        #[serde(default)] seq: u64,
+        /// `pending | running | streaming | waiting_approval | waiting_budget | completed | failed | cancelled | expired | interrupted`.
+        status: String,
+        created_at: String,
+        updated_at: String,
+        #[serde(default)] messages: Vec<MessageRef>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] retry_of: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] model: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] response: Option<Answer>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] error: Option<TurnError>,
+        /// `not_needed | passed | skipped | denied`.
+        #[serde(default, skip_serializing_if = "Option::is_none")] verification: Option<String>,
+        #[serde(default)] spent: Spent,
+        #[serde(default)] cost_micro_usd: Option<u64>,
+        /// What a cancel could not end.
+        #[serde(default)] left: Vec<String>,
+    }
+    /// The turn's last answer.
+    Answer { message_id: String, text: String, }
+    TurnError { code: String, message: String, }
+    /// A message, by its id and the event that holds it.
+    MessageRef { id: String, seq: u64, }
+
+    /// `GET /healthz`.
+    Health { status: String, version: String, }
+    /// `GET /readyz`.
+    Ready {
+        /// `ready | starting | stopping`.
+        status: String,
+        /// `power | process | memory`.
+        durability: String,
+        #[serde(default)] notices: Vec<String>,
+    }
+}
+
+/// Tokens. `input_tokens` does not hold the cached ones.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    pub cache_read_tokens: u64,
+    pub cache_write_tokens: u64,
+}
+
+/// What a turn, or a whole session, has used so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Spent {
+    pub steps: u64,
+    pub tool_calls: u64,
+    /// Waiting for people does not count.
+    pub active_ms: u64,
+    pub usage: Usage,
+    /// Known costs only.
+    pub micro_usd: u64,
+    /// Whether a step's price is not known.
+    pub unpriced: bool,
+}
+
+impl TurnView {
+    /// Whether nothing more will happen in this turn.
+    pub fn is_settled(&self) -> bool {
+        matches!(self.status.as_str(), "completed" | "failed" | "cancelled" | "expired")
+    }
+}
