@@ -47,17 +47,18 @@ pub fn token(data: &Path) -> anyhow::Result<String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
-    let token = new_token()?;
+    let token = random_hex()?;
     replace(&path, format!("{token}\n").as_bytes())?;
     Ok(token)
 }
 
-fn new_token() -> anyhow::Result<String> {
+/// Bytes of chance, in hex: for tokens and for keys that nobody else will use.
+pub fn random_hex() -> anyhow::Result<String> {
     let mut bytes = [0u8; TOKEN_BYTES];
     let mut filled = 0;
     while filled < bytes.len() {
         filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
-            .context("the system gave no random bytes for a token")?;
+            .context("the system gave no random bytes")?;
     }
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
@@ -105,7 +106,7 @@ mod tests {
         assert_eq!(token(data.path()).unwrap(), first, "it is kept");
         let mode = fs::metadata(data.path().join(TOKEN_FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert_ne!(new_token().unwrap(), first);
+        assert_ne!(random_hex().unwrap(), first);
     }
 
     #[test]

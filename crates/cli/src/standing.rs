@@ -61,7 +61,8 @@ mod tests {
     #[test]
     fn rules_are_kept_and_bad_files_refused() {
         let data = tempfile::tempdir().unwrap();
-        let rule: Rule = serde_json::from_str(r#"{"tool": "shell", "pattern": "make test", "action": "allow"}"#).unwrap();
+        let rule: Rule =
+            serde_json::from_str(r#"{"tool": "shell", "pattern": "make test", "action": "allow"}"#).unwrap();
         let standing = FileStanding::open(data.path()).unwrap();
         standing.add(rule.clone());
         standing.add(rule.clone());

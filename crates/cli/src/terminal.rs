@@ -14,6 +14,8 @@ pub enum Output {
 
 /// Narrower terminals are taken for this wide.
 const WIDTH_MIN: usize = 20;
+/// For terminals that do not say how wide they are.
+const WIDTH_UNKNOWN: usize = 100;
 
 pub fn stdout_look() -> Look {
     look_of(&io::stdout())
@@ -31,7 +33,7 @@ fn look_of(stream: &(impl IsTerminal + std::os::fd::AsFd)) -> Look {
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let paint = if set("NO_COLOR") || dumb { Paint::Plain } else { Paint::Colours };
     let columns = rustix::termios::tcgetwinsize(stream).map_or(0, |size| usize::from(size.ws_col));
-    let width = if columns == 0 { Look::PLAIN.width } else { columns.max(WIDTH_MIN) };
+    let width = if columns == 0 { WIDTH_UNKNOWN } else { columns.max(WIDTH_MIN) };
     Look { paint, raw: Raw::Tame, width }
 }
 

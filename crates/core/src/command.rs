@@ -55,6 +55,9 @@ pub enum Command {
         budgets: Option<Budgets>,
         /// The last event the caller has seen; another one since then refuses the update.
         if_match: Option<u64>,
+        /// A digest of what the caller said, where that was laid over the present settings: the same words under the
+        /// same key are the same request, whatever the settings are by then.
+        said: Option<String>,
     },
     End {
         reason: Option<String>,
@@ -78,7 +81,10 @@ impl Command {
 
     /// A digest of all it says, to tell a repeated command from another one under the same key.
     pub fn digest(&self) -> String {
-        digest_of(self)
+        match self {
+            Command::Update { said: Some(said), .. } => said.clone(),
+            other => digest_of(other),
+        }
     }
 }
 

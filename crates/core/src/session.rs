@@ -353,6 +353,19 @@ impl Session {
         }
     }
 
+    /// What a `verify` call runs: the very text that was shown, asked for or trusted, whatever has changed since.
+    pub fn plan_of(&self, call: &Call) -> Option<VerifyPlan> {
+        let plan = self.verify_plan()?;
+        match call.origin {
+            CallOrigin::Model => Some(plan).filter(|plan| plan.subject() == call.call.subject),
+            CallOrigin::VerifyPolicy => {
+                let commands = call.call.input.get("commands")?.as_array()?;
+                let commands = commands.iter().filter_map(|command| command.as_str().map(str::to_owned)).collect();
+                Some(VerifyPlan { source: plan.source, commands })
+            }
+        }
+    }
+
     /// Whether anything is left to do or to answer.
     pub fn is_pending(&self) -> bool {
         self.turn.is_some()

@@ -194,8 +194,11 @@ impl Engine {
         let store = &self.0.parts.store;
         let mut moment = self.0.parts.clock.moment();
         let mut id = moment.session_id();
+        let digest = digest_of(&(&new.settings, &new.policy, &new.budgets));
+        let created = self.complete(new);
+        // A refused request keeps no key: it is judged first.
+        let mut decision = create(id, created.clone(), actor.clone(), &mut moment)?;
         if let Some(key) = key {
-            let digest = digest_of(&(&new.settings, &new.policy, &new.budgets));
             let mine = CreateKey { endpoint: "sessions".into(), key, digest, session_id: id, at: moment.at };
             let first = match store.key_get(&mine.endpoint, &mine.key, moment.at).await? {
                 Some(first) => first,
@@ -205,10 +208,11 @@ impl Engine {
                 let message = "this idempotency key was used for another request";
                 return Err(Refusal::new("key_reused", message, "use a new key for a new request").into());
             }
-            id = first.session_id;
+            if first.session_id != id {
+                id = first.session_id;
+                decision = create(id, created, actor, &mut moment)?;
+            }
         }
-        let created = self.complete(new);
-        let decision = create(id, created, actor, &mut moment)?;
         match store.create(id, &decision.events).await {
             Ok((epoch, head)) => {
                 let mut warm = Warm::created(self.0.clone(), decision.state, epoch, head);

@@ -157,6 +157,8 @@ pub(crate) struct Warm {
     records: HashMap<TurnId, TurnRecord>,
     touched: Vec<TurnId>,
     row: Option<tenure_store::Row>,
+    /// Whether a turn was open when the row was put: its end is the session's last change.
+    row_is_busy: bool,
     counted_turn: bool,
     active_at: Instant,
     wake: Option<Timestamp>,
@@ -215,6 +217,7 @@ impl Warm {
             records: HashMap::new(),
             touched: Vec::new(),
             row: None,
+            row_is_busy: false,
             counted_turn: false,
             active_at: Instant::now(),
             wake: None,

@@ -92,10 +92,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 /// Checks who asks before anything else is looked at, and answers for a handler that panics.
 async fn at_the_door(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let mut response = match let_in(&app, &request) {
-        Ok(()) => match AssertUnwindSafe(next.run(request)).catch_unwind().await {
-            Ok(response) => response,
-            Err(_) => problem::internal("a request handler panicked").into_response(),
-        },
+        Ok(()) => or_internal(next.run(request)).await,
         Err(rejection) => {
             body::drain(request, &app.limits).await;
             rejection.into_response()
@@ -105,6 +102,14 @@ async fn at_the_door(State(app): State<Arc<App>>, request: Request, next: Next) 
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+/// A panic ends one request; the daemon goes on. The panic's own words go to the daemon's standard error.
+async fn or_internal(answer: impl Future<Output = Response>) -> Response {
+    match AssertUnwindSafe(answer).catch_unwind().await {
+        Ok(response) => response,
+        Err(_) => problem::internal("a request handler panicked").into_response(),
+    }
 }
 
 fn let_in(app: &App, request: &Request) -> Result<(), Rejection> {
@@ -120,5 +125,17 @@ fn json(status: StatusCode, body: &impl serde::Serialize) -> Response {
     match serde_json::to_vec(body) {
         Ok(bytes) => (status, [(header::CONTENT_TYPE, tenure_wire::JSON)], bytes).into_response(),
         Err(error) => problem::internal(&error.to_string()).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_answered() {
+        let response = or_internal(async { panic!("this panic belongs to a test") }).await;
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(response.headers()[header::CONTENT_TYPE], tenure_wire::PROBLEM_JSON);
     }
 }

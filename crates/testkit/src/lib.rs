@@ -4,6 +4,7 @@ mod clock;
 mod gate;
 mod models;
 mod rig;
+mod sound;
 mod store;
 mod tool;
 
@@ -11,5 +12,6 @@ pub use clock::TestClock;
 pub use gate::Gate;
 pub use models::{PANICKING_MODEL, TestModels};
 pub use rig::{Rig, RigSetup, Watcher, as_json, as_text, message, user, within};
+pub use sound::assert_sound;
 pub use store::UnwillingStore;
 pub use tool::TestTool;

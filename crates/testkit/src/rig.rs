@@ -21,7 +21,7 @@ use tenure_engine::{
 use tenure_store::{MemoryStore, Store};
 use tenure_tools::{Registry, Tool, ToolsConfig};
 
-use crate::{Gate, TestClock, TestModels, TestTool};
+use crate::{Gate, TestClock, TestModels, TestTool, assert_sound};
 
 /// Longer than anything a test waits for. With a paused clock it costs nothing.
 const PATIENCE: Duration = Duration::from_secs(2 * 60 * 60);
@@ -278,6 +278,14 @@ impl Rig {
         let items = self.items(session).await;
         let numbered = items.iter().filter(|item| item.cursor.pos == 0);
         numbered.map(|item| Event::from_json(as_text(item)).expect("an event")).collect()
+    }
+
+    /// All promises that hold of every stream, and that the state is the fold of it. Gives back what was shown.
+    pub async fn sound(&self, session: SessionId) -> Vec<StreamItem> {
+        let items = self.items(session).await;
+        let folded = assert_sound(&items);
+        assert_eq!(*self.state(session).await, folded, "the state is the fold of the log");
+        items
     }
 
     /// The wire types of all numbered events.

@@ -12,7 +12,7 @@ use tenure_wire::{CreateSession, Part, Policy, RecoveryPolicy, SendMessage};
 
 use super::Context;
 use crate::{
-    config, daemon,
+    config, daemon, data,
     exit::{Exit, Problem},
     lookup,
     terminal::{self, Output},
@@ -72,7 +72,9 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
     let stream = client.events(&session, Until::Forever).after(seq.to_string());
     let find = daemon::finder(&context.data);
     let message = SendMessage { parts: vec![Part::text(text)], auto_run: Some(true), ..SendMessage::default() };
-    let accepted = client.send(&session, &message).await?;
+    // With a key of its own the message may be sent again when the daemon goes away before it answers.
+    let keyed = client.with_key(data::random_hex()?);
+    let accepted = daemon::insist(&keyed, &find, || keyed.send(&session, &message)).await?;
     let no_turn = || Problem::failed("no_turn", "the daemon took the message but started no turn", "");
     let turn = accepted.turn_id.ok_or_else(no_turn)?;
     let deadline = arguments.timeout.map(Duration::from_secs);
@@ -133,7 +135,8 @@ async fn new_session(
         policy: Some(Policy { approval, recovery, ..Policy::default() }),
         ..CreateSession::default()
     };
-    Ok((client.create(&create).await?.session_id, 0))
+    let (keyed, find) = (client.with_key(data::random_hex()?), daemon::finder(&context.data));
+    Ok((daemon::insist(&keyed, &find, || keyed.create(&create)).await?.session_id, 0))
 }
 
 /// The beginning of the first line that says something.

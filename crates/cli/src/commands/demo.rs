@@ -49,11 +49,12 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
     let folder = tempfile::Builder::new().prefix("tenure-demo-").tempdir().context("cannot make a temporary folder")?;
     let stage =
         Stage { folder: folder.path().to_owned(), data: folder.path().join("data"), repo: folder.path().join("greet") };
-    let mut interrupts = signal(SignalKind::interrupt())?;
+    let (mut interrupts, mut terminations) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     // Whatever ends the play early also ends its daemon, and with it every process that works for it.
     let played = tokio::select! {
         played = tokio::time::timeout(DEMO_MAX, play(&stage, context.output)) => played,
         _ = interrupts.recv() => return Ok(Exit::Interrupted),
+        _ = terminations.recv() => return Ok(Exit::Interrupted),
     };
     let too_long = || Problem::failed("too_slow", format!("the demo took longer than {DEMO_MAX:?}"), "try again");
     let report = match played.map_err(|_| too_long().into()).flatten() {

@@ -96,7 +96,7 @@ mod tests {
         let shown = table(&[row], now_ms, Look { width: 100, ..Look::PLAIN });
         assert_eq!(
             shown[1],
-            "sess_01K9ZZZZZZZZZZZZZZZZZZZZZZ  active                 2 h  Mend⏎the door             /home/someone/…"
+            "sess_01K9ZZZZZZZZZZZZZZZZZZZZZZ  active                 2 h  Mend⏎the door             /home/someon…"
         );
         assert_eq!(age("nonsense", now_ms), "?");
     }

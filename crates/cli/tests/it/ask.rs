@@ -1,8 +1,12 @@
 //! `tenure ask` and the commands around a session: approve, deny, cancel, show, events, end.
 
-use std::{io::Write as _, process::Stdio};
+use std::{
+    fs::File,
+    io::{Read as _, Write as _},
+    process::Stdio,
+};
 
-use rustix::process::Signal;
+use rustix::{process::Signal, pty::OpenptFlags};
 use serde_json::{Value, json};
 
 use crate::rig::{Daemon, Folder, Ran, Watcher, signal, wait_for_end};
@@ -99,18 +103,96 @@ async fn an_interrupt_cancels_the_turn() {
     let model = folder.script(&json!({"name": "s", "steps": [{"do": [{"text": "wait"}, {"stall": true}]}]}));
     let mut command = folder.command(&["ask", "--model", &model, "go"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let session = loop {
-        match daemon.client().list(1, None).await.unwrap().sessions.first() {
-            Some(row) => break row.id.clone(),
-            None => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
-        }
-    };
+    let session = first_session(&daemon).await;
     let watcher = Watcher::start(&daemon, &session);
     watcher.wait_for_type("model_output_delta").await;
     signal(child.id(), Signal::INT);
     assert_eq!(wait_for_end(&mut child).await.code(), Some(130));
     watcher.wait_for_type("turn_canceled").await;
     watcher.assert_whole();
+}
+
+#[tokio::test]
+async fn ask_goes_on_when_the_daemon_is_killed_and_started_again() {
+    let folder = Folder::new();
+    let mut daemon = Daemon::start(folder.data()).await;
+    let gate = folder.path().join("gate");
+    let model = folder.script(&json!({
+        "name": "gated",
+        "steps": [{"do": [{"text": "First half, "}, {"wait_for": gate}, {"text": "second half."}]}],
+    }));
+    let mut command = folder.command(&["ask", "--model", &model, "--json", "go"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let session = first_session(&daemon).await;
+    let watcher = Watcher::start(&daemon, &session);
+    watcher.wait_for_type("model_output_delta").await;
+    daemon.kill9();
+    std::fs::write(&gate, "").unwrap();
+    daemon.restart().await;
+    let ran = Ran::of(child.wait_with_output().unwrap()).exits(0);
+    let lines = ran.json_lines();
+    assert_eq!(lines.last().unwrap()["text"], "First half, second half.");
+    let seen: Vec<&Value> = lines.iter().filter(|line| line.get("seq").is_some()).collect();
+    let places: Vec<(u64, u64)> =
+        seen.iter().map(|line| (line["seq"].as_u64().unwrap(), line["pos"].as_u64().unwrap_or(0))).collect();
+    assert!(places.is_sorted_by(|a, b| a < b), "{places:?}");
+    assert!(seen.iter().any(|line| line["type"] == "model_attempt_failed"), "{seen:?}");
+    watcher.assert_whole();
+}
+
+/// The first session that there will be.
+async fn first_session(daemon: &Daemon) -> String {
+    loop {
+        match daemon.client().list(1, None).await.unwrap().sessions.first() {
+            Some(row) => return row.id.clone(),
+            None => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
+        }
+    }
+}
+
+/// A terminal: what a person types goes in at one end, the command has the other.
+fn terminal() -> (File, File) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+    let outer = rustix::pty::openpt(flags).unwrap();
+    rustix::pty::grantpt(&outer).unwrap();
+    rustix::pty::unlockpt(&outer).unwrap();
+    let name = rustix::pty::ptsname(&outer, vec![]).unwrap();
+    let inner = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    (File::from(outer), inner)
+}
+
+/// Reads until the text has come; gives all that was read.
+fn read_until(terminal: &mut File, shown: &mut String, text: &str) {
+    let mut buffer = [0; 1024];
+    while !shown.contains(text) {
+        let count = terminal.read(&mut buffer).unwrap_or_else(|error| panic!("{error}: no {text:?} in {shown}"));
+        shown.push_str(&String::from_utf8_lossy(&buffer[..count]));
+    }
+}
+
+#[test]
+fn a_person_at_a_terminal_is_asked_in_place() {
+    let folder = Folder::new();
+    folder.tenure(&["sessions"]).exits(0);
+    let two = json!({"do": [runs("touch one"), runs("touch two\u{1b}[2J")]});
+    let model = folder.script(&json!({"name": "two", "steps": [two, {"do": [{"text": "Done."}]}]}));
+    let (mut outer, inner) = terminal();
+    let mut command = folder.command(&["ask", "--model", &model, "go"]);
+    command.stdin(inner.try_clone().unwrap()).stderr(inner).stdout(Stdio::piped()).env_remove("NO_COLOR");
+    let child = command.spawn().unwrap();
+    drop(command);
+    let mut shown = String::new();
+    read_until(&mut outer, &mut shown, "touch one\r\n[y] yes  [n] no  [s] yes, for this session > ");
+    outer.write_all(b"perhaps\n").unwrap();
+    read_until(&mut outer, &mut shown, "Please type y, n or s > ");
+    outer.write_all(b"y\n").unwrap();
+    read_until(&mut outer, &mut shown, "touch two␛[2J\r\n[y] yes  [n] no  [s] yes, for this session > ");
+    outer.write_all(b"n\n").unwrap();
+    read_until(&mut outer, &mut shown, "completed: ");
+    let ran = Ran::of(child.wait_with_output().unwrap()).exits(0);
+    assert_eq!(ran.stdout, "Done.\n");
+    assert!(shown.contains("\u{1b}[33mAllow shell?\u{1b}[0m"), "in colours: {shown}");
+    assert!(folder.workspace().join("one").exists() && !folder.workspace().join("two").exists());
 }
 
 #[tokio::test]

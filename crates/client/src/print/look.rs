@@ -25,8 +25,8 @@ pub enum Raw {
 }
 
 impl Look {
-    /// For files and pipes.
-    pub const PLAIN: Look = Look { paint: Paint::Plain, raw: Raw::Keep, width: 100 };
+    /// For files and pipes, where only what nobody would read is cut.
+    pub const PLAIN: Look = Look { paint: Paint::Plain, raw: Raw::Keep, width: 4096 };
 
     pub fn paint(&self, tone: Tone, text: &str) -> String {
         match (self.paint, tone) {

@@ -159,7 +159,14 @@ fn a_keyed_command_that_changes_nothing_still_leaves_its_key() {
     case("an empty update")
         .when(keyed(
             "k",
-            command(Command::Update { title: None, policy: None, labels: None, budgets: None, if_match: None }),
+            command(Command::Update {
+                title: None,
+                policy: None,
+                labels: None,
+                budgets: None,
+                if_match: None,
+                said: None,
+            }),
         ))
         .then(&["session_updated"], &[])
         .answers("updated 2");

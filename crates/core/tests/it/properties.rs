@@ -240,7 +240,7 @@ impl Play {
     }
 
     fn update(&mut self, title: Option<String>, policy: Option<Box<Policy>>, budgets: Option<Budgets>) {
-        self.command(Command::Update { title, policy, labels: None, budgets, if_match: None }, None);
+        self.command(Command::Update { title, policy, labels: None, budgets, if_match: None, said: None }, None);
     }
 
     /// The calls of the open turn that wait for a yes.

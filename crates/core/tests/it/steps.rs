@@ -320,16 +320,30 @@ pub fn expire() -> Step {
 // Settings.
 
 pub fn raise(budgets: Budgets) -> Step {
-    command(Command::Update { title: None, policy: None, labels: None, budgets: Some(budgets), if_match: None })
+    command(Command::Update {
+        title: None,
+        policy: None,
+        labels: None,
+        budgets: Some(budgets),
+        if_match: None,
+        said: None,
+    })
 }
 
 pub fn change_policy(policy: Policy) -> Step {
     let policy = Some(Box::new(policy));
-    command(Command::Update { title: None, policy, labels: None, budgets: None, if_match: None })
+    command(Command::Update { title: None, policy, labels: None, budgets: None, if_match: None, said: None })
 }
 
 pub fn rename(title: &str, if_match: Option<u64>) -> Step {
-    command(Command::Update { title: Some(title.into()), policy: None, labels: None, budgets: None, if_match })
+    command(Command::Update {
+        title: Some(title.into()),
+        policy: None,
+        labels: None,
+        budgets: None,
+        if_match,
+        said: None,
+    })
 }
 
 pub fn unlimited() -> Budgets {

@@ -31,10 +31,18 @@ fn updates() {
             labels: Some(vec!["a".into(), "b".into()]),
             budgets: None,
             if_match: None,
+            said: None,
         }))
         .then(&["session_updated title t labels a,b"], &[]);
     case("nothing at all")
-        .when(command(Command::Update { title: None, policy: None, labels: None, budgets: None, if_match: None }))
+        .when(command(Command::Update {
+            title: None,
+            policy: None,
+            labels: None,
+            budgets: None,
+            if_match: None,
+            said: None,
+        }))
         .then(&[], &[])
         .answers("updated 1");
     case("all or nothing: a lowered budget keeps the title too")
@@ -44,6 +52,7 @@ fn updates() {
             labels: None,
             budgets: Some(tenure_core::budget::Budgets { max_steps: Some(1), ..unlimited() }),
             if_match: None,
+            said: None,
         }))
         .refused("budget_lowered");
     case("both in one")
@@ -53,6 +62,7 @@ fn updates() {
             labels: None,
             budgets: Some(unlimited()),
             if_match: None,
+            said: None,
         }))
         .then(&["session_updated title t", "budget_raised"], &[])
         .answers("updated 3");

@@ -198,7 +198,7 @@ impl Warm {
             name: call.call.name.clone(),
             input: call.call.input.clone(),
             workspace: PathBuf::from(&self.state.settings.workspace_path),
-            verify: self.state.verify_plan(),
+            verify: self.state.plan_of(&call),
             require_clean: self.state.policy.verify.require_clean,
             cancel: token.clone(),
             shower,

@@ -72,6 +72,7 @@ impl Warm {
         let same = self.row.as_ref().is_some_and(|row| {
             &*row.status == state.status()
                 && row.last_turn_id == state.last_turn_id
+                && self.row_is_busy == state.turn.is_some()
                 && row.title.as_deref() == state.settings.title.as_deref().map(cut_title)
         });
         if same {
@@ -87,6 +88,7 @@ impl Warm {
             last_turn_id: state.last_turn_id,
         };
         self.row = Some(row.clone());
+        self.row_is_busy = self.state.turn.is_some();
         if let Err(error) = self.shared.parts.store.row_put(row).await {
             tracing::debug!("the row of {} was not written: {error}", self.id);
         }

@@ -29,7 +29,10 @@ pub(crate) async fn create(
     Sent { body, key }: Sent<CreateSession>,
 ) -> Result<Response, Rejection> {
     check_create(&app, &body).await?;
-    let session = app.engine.create(convert::new_session(body), key, actor()).await?;
+    let engine = app.engine.clone();
+    // In a task of its own: a client that goes away in the middle does not leave half a session behind.
+    let making = tokio::spawn(async move { engine.create(convert::new_session(body), key, actor()).await });
+    let session = making.await.map_err(|error| internal(&error.to_string()))??;
     let mut response = json(StatusCode::CREATED, &Created { session_id: session.to_string() });
     set_header(&mut response, header::LOCATION, format!("/v1/sessions/{session}"))?;
     Ok(response)
@@ -100,12 +103,14 @@ pub(crate) async fn update(
     limits.policy(body.policy.as_ref())?;
     let place = app.update_place(session).await;
     let present = app.engine.session(session).await?;
+    let said = Some(tenure_core::command::digest_of(&body));
     let command = Command::Update {
         title: body.title,
         policy: body.policy.map(|said| Box::new(convert::over_policy(present.policy.clone(), said))),
         labels: body.labels,
         budgets: body.budgets.map(|said| convert::over_budgets(present.budgets.clone(), said)),
         if_match,
+        said,
     };
     app.engine.command(session, command, key, actor()).await?;
     drop(place);

@@ -144,6 +144,20 @@ async fn updates_of_different_parts_of_a_policy_at_the_same_time_both_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_key_makes_one_update() {
+    let daemon = Daemon::start().await;
+    let session = daemon.create(json!({})).await;
+    let body = json!({ "title": "new", "policy": { "approval": { "attended": false } }, "idempotency_key": "k" });
+    for _ in 0..2 {
+        let got = patch(&daemon, &session, Some("\"1\""), body.clone()).await;
+        assert_eq!((got.status, got.header("etag")), (200, "\"2\""));
+    }
+    let other = json!({ "title": "other", "idempotency_key": "k" });
+    patch(&daemon, &session, None, other).await.refused(409, "key_reused");
+    assert_eq!(types(&daemon.events(&session).await), ["session_created", "session_updated"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_paused_turn_goes_on_when_its_budget_is_raised() {
     let daemon = Daemon::start().await;
     let steps = json!([call_step("read_file", json!({ "path": "missing" })), text_step("over")]);

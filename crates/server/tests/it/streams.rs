@@ -197,7 +197,6 @@ async fn many_watchers_see_the_same() {
         }));
     }
     daemon.say(&session, "go").await;
-    let later = daemon.events(&session).await;
     let text = |events: &[Value]| {
         let deltas = events.iter().filter(|event| event["type"] == "model_output_delta");
         deltas.map(|event| event["data"]["text"].as_str().unwrap()).collect::<String>()
@@ -208,7 +207,6 @@ async fn many_watchers_see_the_same() {
         let events: Vec<Value> = parse_sse(&seen).into_iter().map(|event| event.data).collect();
         texts.push(text(&events));
     }
-    drop(later);
     let later = daemon.events(&session).await;
     assert!(texts.iter().all(|seen| *seen == text(&later)), "{texts:?}");
 }

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use serde_json::{Value, json};
 use tenure_client::{
     Client, EventStream, Find, Item,
-    print::{Detail, Printer, Tone, money, subject, tamed},
+    print::{Detail, Piece, Printer, Tone, money, subject, tamed},
 };
 use tenure_wire::{Approve, Cancel, Event, Scope, Verdict};
 use tokio::{
@@ -22,6 +22,8 @@ use crate::{
 
 /// How much of a call is shown when it is asked about. It is not cut to the width: a person must see what they allow.
 const SHOWN_CHARS_MAX: usize = 8000;
+/// More than this is not held back behind an open question.
+const HELD_MAX: usize = 4096;
 
 /// Who answers approvals.
 pub enum Answers {
@@ -40,6 +42,8 @@ pub struct Follow {
     printer: Printer,
     /// Calls the person has not answered yet; the first one is being asked about.
     waiting: VecDeque<Waiting>,
+    /// What came while a question is open: shown once it is answered, so that it does not tear the question apart.
+    held: Vec<Piece>,
     /// The whole text of the last answer.
     text: String,
     events: u64,
@@ -83,6 +87,7 @@ impl Follow {
             lines,
             printer: Printer::new(terminal::stdout_look(), Detail::Story).notes(terminal::stderr_look()),
             waiting: VecDeque::new(),
+            held: vec![],
             text: String::new(),
             events: 0,
             canceled_by: None,
@@ -128,9 +133,13 @@ impl Follow {
             Output::Json => terminal::print_line(&item.json)?,
             // The question itself tells it better.
             Output::Text if self.lines.is_some() && item.kind == "approval_requested" => {
-                terminal::write(&self.printer.finish())?;
+                let pieces = self.printer.finish();
+                self.show(pieces)?;
             }
-            Output::Text => terminal::write(&self.printer.event(&event))?,
+            Output::Text => {
+                let pieces = self.printer.event(&event);
+                self.show(pieces)?;
+            }
         }
         self.consider(event).await
     }
@@ -147,7 +156,7 @@ impl Follow {
                 None
             }
             "approval_granted" | "approval_denied" | "approval_expired" => {
-                self.answered_elsewhere(data["tool_call_id"].as_str().unwrap_or_default());
+                self.answered_elsewhere(data["tool_call_id"].as_str().unwrap_or_default())?;
                 None
             }
             "turn_completed" => Rest::of("completed", data),
@@ -201,6 +210,15 @@ impl Follow {
         }
     }
 
+    fn show(&mut self, pieces: Vec<Piece>) -> anyhow::Result<()> {
+        self.held.extend(pieces);
+        if self.waiting.is_empty() || self.held.len() > HELD_MAX { self.show_held() } else { Ok(()) }
+    }
+
+    fn show_held(&mut self) -> anyhow::Result<()> {
+        Ok(terminal::write(&std::mem::take(&mut self.held))?)
+    }
+
     /// Puts the question for the first call that waits.
     fn ask_first(&mut self) {
         let Some(first) = self.waiting.front() else { return };
@@ -227,17 +245,20 @@ impl Follow {
         };
         let Some(first) = self.waiting.pop_front() else { return Ok(()) };
         self.answer(first.call, verdict, scope, None).await?;
+        self.show_held()?;
         self.ask_first();
         Ok(())
     }
 
-    fn answered_elsewhere(&mut self, call: &str) {
-        let Some(at) = self.waiting.iter().position(|waiting| waiting.call == call) else { return };
+    fn answered_elsewhere(&mut self, call: &str) -> anyhow::Result<()> {
+        let Some(at) = self.waiting.iter().position(|waiting| waiting.call == call) else { return Ok(()) };
         self.waiting.remove(at);
         if at == 0 {
-            terminal::note("It was answered by somebody else.\n");
+            terminal::note("\nIt was answered elsewhere.\n");
+            self.show_held()?;
             self.ask_first();
         }
+        Ok(())
     }
 
     async fn answer(&self, call: String, action: Verdict, scope: Scope, reason: Option<String>) -> anyhow::Result<()> {
@@ -253,7 +274,8 @@ impl Follow {
     async fn cancel(&mut self, by: CanceledBy, reason: &str) -> anyhow::Result<()> {
         self.canceled_by = Some(by);
         self.waiting.clear();
-        terminal::write(&self.printer.finish())?;
+        let pieces = self.printer.finish();
+        self.show(pieces)?;
         if by == CanceledBy::Interrupt {
             terminal::note("Canceling; Ctrl-C again leaves at once.\n");
         }
@@ -265,7 +287,9 @@ impl Follow {
     }
 
     fn finish(mut self, rest: &Rest) -> anyhow::Result<Exit> {
-        terminal::write(&self.printer.finish())?;
+        self.waiting.clear();
+        let pieces = self.printer.finish();
+        self.show(pieces)?;
         let (spent, cost) = (&rest.data["spent"], rest.data["cost_micro_usd"].as_u64());
         let (steps, calls) = (spent["steps"].as_u64().unwrap_or(0), spent["tool_calls"].as_u64().unwrap_or(0));
         match self.output {

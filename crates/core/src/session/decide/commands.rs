@@ -13,7 +13,7 @@ use crate::{
     ids::{CallId, TurnId},
     message::{Delivery, MessageRef, Part, Role},
     policy::{Policy, Scope},
-    session::{CallState, Life, Phase, QUEUE_MAX, TurnStatus, UNSENT_MAX},
+    session::{CallState, Life, Phase, QUEUE_MAX, Stop, TurnStatus, UNSENT_MAX},
     tool::Outcome,
 };
 
@@ -22,6 +22,16 @@ impl Draft<'_> {
         if self.state.life != Life::Open {
             let status = self.state.status();
             return Err(Refusal::new("session_ended", format!("this session is {status}"), "create a new session"));
+        }
+        if let Some(turn) = &self.state.turn
+            && let Phase::Stopping(Stop::Cancel { end_session: true, .. }) = turn.phase
+        {
+            return match command {
+                // What was asked for is under way already.
+                Command::Cancel { .. } => Ok(Answer::Canceling { turn_id: turn.id }),
+                Command::End { .. } => Ok(Answer::Ended { status: "canceled".into() }),
+                _ => Err(Refusal::new("session_ended", "this session is being ended", "create a new session")),
+            };
         }
         match command {
             Command::SendMessage { role, parts, delivery, auto_run } => {
@@ -34,7 +44,7 @@ impl Draft<'_> {
             Command::Cancel { turn_id, reason } => self.cancel(turn_id, reason, actor),
             Command::Retry { turn_id } => self.retry(turn_id, actor),
             Command::Resume { turn_id } => self.resume(turn_id, actor),
-            Command::Update { title, policy, labels, budgets, if_match } => {
+            Command::Update { title, policy, labels, budgets, if_match, said: _ } => {
                 self.update(title, policy.map(|policy| *policy), labels, budgets, if_match, actor)
             }
             Command::End { reason } => self.end(reason, actor),
@@ -66,6 +76,7 @@ impl Draft<'_> {
             let waiting = self.state.turn.as_ref().map_or(0, |turn| turn.steers.len());
             check_room(waiting, UNSENT_MAX)?;
             self.emit(actor, Some(turn_id), added(true));
+            self.steer_waiting_request();
             return Ok(Answer::Message { message_id, turn_id: Some(turn_id) });
         }
         if !auto_run {
@@ -83,6 +94,19 @@ impl Draft<'_> {
         messages.push(message);
         self.begin_turn(turn_id, messages, None, actor);
         Ok(Answer::Message { message_id, turn_id: Some(turn_id) })
+    }
+
+    /// While the next attempt waits for its time its request is not built yet: what steers it goes along.
+    fn steer_waiting_request(&mut self) {
+        let now = self.moment.at;
+        let waits = self
+            .state
+            .turn
+            .as_ref()
+            .is_some_and(|turn| turn.awaits_model() && turn.attempts.not_before.is_some_and(|at| at > now));
+        if waits {
+            self.deliver_steers();
+        }
     }
 
     fn check_queue(&self) -> Result<(), Refusal> {

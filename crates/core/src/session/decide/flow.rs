@@ -153,7 +153,7 @@ impl Draft<'_> {
         self.deliver_steers();
     }
 
-    fn deliver_steers(&mut self) {
+    pub(super) fn deliver_steers(&mut self) {
         let Some(turn) = &self.state.turn else { return };
         let step = turn.next_step();
         for message in turn.steers.clone() {
