@@ -53,7 +53,9 @@ pub enum Command {
     Serve(serve::Arguments),
     Demo(demo::Arguments),
     Ask(ask::Arguments),
+    /// Say yes to a tool call that waits
     Approve(approve::Arguments),
+    /// Say no to a tool call that waits
     Deny(approve::Arguments),
     Cancel(cancel::Arguments),
     Sessions(sessions::Arguments),

@@ -1,11 +1,6 @@
 //! `config.toml` of the data folder. What is misspelt or out of range is refused with file and line, never passed over.
 
-use std::{
-    io,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{io, net::SocketAddr, path::Path, time::Duration};
 
 use serde::Deserialize;
 use tenure_wire::Resume;
@@ -100,7 +95,7 @@ pub fn read(data: &Path) -> anyhow::Result<Config> {
     }
 }
 
-fn parse(path: &PathBuf, text: &str) -> Result<Config, Problem> {
+fn parse(path: &Path, text: &str) -> Result<Config, Problem> {
     toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         let line = text.get(..at).unwrap_or_default().matches('\n').count() + 1;
@@ -114,7 +109,7 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Result<Config, String> {
-        parse(&PathBuf::from("/d/config.toml"), text).map_err(|problem| problem.to_string())
+        parse(Path::new("/d/config.toml"), text).map_err(|problem| problem.to_string())
     }
 
     #[test]

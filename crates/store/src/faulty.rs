@@ -18,8 +18,9 @@ use crate::{
     SweepReport,
 };
 
+mod content;
 mod disk;
-mod file;
+mod handle;
 mod power;
 
 /// Where the data folder lies on the faulty disk.
@@ -97,9 +98,8 @@ pub struct FaultyStore {
 
 impl FaultyStore {
     /// An empty store on a disk that works until it is told otherwise.
-    // A fresh disk without faults has nothing to refuse, so the store on it opens.
-    #[expect(clippy::new_ret_no_self, reason = "a store is always shared")]
     pub fn new() -> Arc<FaultyStore> {
+        // Holds because nothing can have planned a fault on a disk that was just made.
         Self::on(FaultyDisk::default()).expect("an empty disk without faults refuses nothing")
     }
 

@@ -118,7 +118,7 @@ impl FileStore {
         }))
     }
 
-    /// Writes one decision on one of the threads that sync; `check` decides while nobody else can append.
+    /// Writes one decision on one of the threads that sync, while nobody else can append to the same log.
     async fn commit(&self, session: SessionId, log: Arc<Log>, expected_seq: u64, events: &[Event]) -> Result<Head> {
         let mut writer = log.writer().lock_owned().await;
         log.check(&writer, expected_seq)?;
@@ -366,12 +366,9 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T>
 
 /// Makes the data folder and those in it; gives the folders outside of it that were changed by that.
 fn make_folders(disk: &dyn Disk, layout: &Layout) -> std::io::Result<Vec<PathBuf>> {
+    let missing: Vec<&Path> = layout.root().ancestors().take_while(|path| disk.stat(path).is_err()).collect();
     let mut changed = Vec::new();
-    let above: Vec<&Path> = layout.root().ancestors().filter(|path| path.parent().is_some()).collect();
-    for path in above.into_iter().rev() {
-        if disk.stat(path).is_ok() {
-            continue;
-        }
+    for path in missing.into_iter().rev() {
         if disk.make_dir(path)? == Made::Now {
             changed.extend(path.parent().map(Path::to_owned));
         }

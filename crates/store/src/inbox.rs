@@ -10,8 +10,9 @@ use tenure_core::ids::SessionId;
 
 use crate::{Error, Result};
 
-/// Commands that may wait for one session.
+/// Commands that may wait for one session, and sessions that commands may wait for.
 const WAITING_MAX: usize = 256;
+const SESSIONS_MAX: usize = 4096;
 
 #[derive(Default)]
 pub(crate) struct Inbox(Mutex<HashMap<SessionId, Vec<Bytes>>>);
@@ -19,6 +20,9 @@ pub(crate) struct Inbox(Mutex<HashMap<SessionId, Vec<Bytes>>>);
 impl Inbox {
     pub fn put(&self, session: SessionId, command: Bytes) -> Result<()> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() == SESSIONS_MAX && !all.contains_key(&session) {
+            return Err(Error::Other(format!("commands wait for {SESSIONS_MAX} sessions already")));
+        }
         let waiting = all.entry(session).or_default();
         if waiting.len() == WAITING_MAX {
             return Err(Error::Other(format!("{WAITING_MAX} commands wait for {session} already")));

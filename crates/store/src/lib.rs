@@ -39,7 +39,7 @@ pub trait Store: Send + Sync + 'static {
     /// Makes the log with its first decision. `Exists` if it is there with at least one event.
     async fn create(&self, session: SessionId, events: &[Event]) -> Result<(Epoch, Head)>;
 
-    /// Takes the right to write; older epochs are refused from then on.
+    /// Takes the right to write; older epochs are refused from then on. `Damaged` if nobody may write any more.
     async fn claim(&self, session: SessionId) -> Result<Epoch>;
     /// Keeps it.
     async fn renew(&self, session: SessionId, epoch: Epoch) -> Result<()>;
@@ -50,7 +50,7 @@ pub trait Store: Send + Sync + 'static {
     async fn append(&self, session: SessionId, epoch: Epoch, expected_seq: u64, events: &[Event]) -> Result<Head>;
     /// Where the log ends; opens it if need be (torn tails are cut and kept aside on the way).
     async fn head(&self, session: SessionId) -> Result<Head>;
-    /// Numbered events after `after`, in order; bounded memory whatever the log's size.
+    /// Numbered events after `after`, in order; bounded memory whatever the log's size. Ends before any damage.
     async fn read(&self, session: SessionId, after: u64, limit: Limit) -> Result<Vec<StoredEvent>>;
     /// A hint that the log or a spool has grown; the log is always read again.
     fn tail(&self, session: SessionId) -> watch::Receiver<u64>;

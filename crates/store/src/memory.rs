@@ -258,11 +258,13 @@ impl Store for MemoryStore {
     }
 
     async fn key_put(&self, key: CreateKey) -> Result<CreateKey> {
-        if let Some(first) = self.key_get(&key.endpoint, &key.key, key.at).await? {
-            return Ok(first);
-        }
+        // Looked up and put under one lock: of two at the same moment, one is the first.
         let mut state = self.state();
         let name = (key.endpoint.clone(), key.key.clone());
+        let kept = |first: &&CreateKey| key.at.ms().saturating_sub(first.at.ms()) < KEY_KEPT_MS;
+        if let Some(first) = state.keys.get(&name).filter(kept) {
+            return Ok(first.clone());
+        }
         state.keys.insert(name, key.clone());
         Ok(key)
     }

@@ -153,7 +153,15 @@ impl Rig {
 
     /// The same as a kill for the work: nothing is written about it. Then a new daemon over the same store.
     pub async fn crash_and_restart(&mut self) {
+        self.crash().await;
+        self.restart().await;
+    }
+
+    pub async fn crash(&self) {
         within("the engine stops", self.engine.shutdown()).await;
+    }
+
+    pub async fn restart(&mut self) {
         self.engine = self.parts.start().await;
         let engine = self.engine.clone();
         within("the engine is ready", async {
@@ -217,6 +225,12 @@ impl Rig {
 
     pub async fn cancel(&self, session: SessionId) -> Result<Answer, Error> {
         self.command(session, Command::Cancel { turn_id: None, reason: None }).await
+    }
+
+    pub async fn update(&self, session: SessionId, budgets: Budgets) -> Result<Answer, Error> {
+        let budgets = Some(budgets);
+        let (title, policy, labels, if_match, said) = (None, None, None, None, None);
+        self.command(session, Command::Update { title, policy, labels, budgets, if_match, said }).await
     }
 
     /// The turn's record once nothing happens to it without somebody's help.
@@ -330,6 +344,11 @@ impl Watcher {
         }
         items
     }
+}
+
+/// A policy change for [`Rig::create_with`]: nothing needs a yes.
+pub fn trusting(new: &mut NewSession) {
+    new.policy.approval.require_for_kinds.clear();
 }
 
 pub fn user() -> Actor {

@@ -79,7 +79,7 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
     let turn = accepted.turn_id.ok_or_else(no_turn)?;
     let deadline = arguments.timeout.map(Duration::from_secs);
     let follow = Follow::new(context.output, client, find.clone(), session, turn, answers);
-    follow.to_the_end(stream.finding(find), deadline).await
+    follow.until_rest(stream.finding(find), deadline).await
 }
 
 fn text_of(given: &str) -> anyhow::Result<String> {

@@ -81,7 +81,7 @@ async fn play(stage: &Stage, output: Output) -> anyhow::Result<Report> {
     let mut story = Story::begin(stage, output, &mut daemon).await?;
     story.until_the_release_runs().await?;
     story.crash(&mut daemon).await?;
-    story.to_the_end().await?;
+    story.until_the_end().await?;
     let report = story.checked().await?;
     daemon.stop().await?;
     Ok(report)

@@ -3,6 +3,9 @@
 mod ask;
 mod background;
 mod demo;
+mod kill;
+mod random_kill;
+mod reader;
 mod rig;
 mod serve;
 mod usage;

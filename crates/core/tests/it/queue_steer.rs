@@ -188,3 +188,15 @@ fn a_steer_survives_a_session_wide_yes() {
         .when(done("s1"))
         .then(&["tool_call_completed s1 finished ok", "message_delivered m2 step 2"], &["CallModel 2.1"]);
 }
+
+#[test]
+fn a_request_that_waits_for_its_time_is_steered_at_once() {
+    case("in backoff the request is not built yet")
+        .given([say("a"), fault_after(FaultKind::RateLimited, 1_000)])
+        .when(steer("this way"))
+        .then(&["message_added m2 t1", "message_delivered m2 step 1"], &["CallModel 1.2 +1000"]);
+    case("once its time has come it may be under way: the next request takes the message in")
+        .given([say("a"), fault_after(FaultKind::RateLimited, 1_000), wait(1_000)])
+        .when(steer("this way"))
+        .then(&["message_added m2 t1"], &["CallModel 1.2 +0"]);
+}

@@ -185,3 +185,31 @@ fn after_the_end_nothing_more() {
     case("a crash").given(ended()).when(crash()).then(&[], &[]);
     case("what the workspace says").given(ended()).when(found(VerifySource::Config, &["x"])).then(&[], &[]);
 }
+
+#[test]
+fn a_session_that_is_being_ended_takes_nothing_new() {
+    case("no message").given([say("a"), end()]).when(say("b")).refused("session_ended");
+    case("no change").given([say("a"), end()]).when(rename("t", None)).refused("session_ended");
+    case("ending it again asks for what is under way")
+        .given([say("a"), end()])
+        .when(end())
+        .then(&[], &["ReportGone t1"]);
+    case("and so does canceling").given([say("a"), end()]).when(cancel()).then(&[], &["ReportGone t1"]);
+}
+
+#[test]
+fn the_same_words_under_the_same_key_are_the_same_update() {
+    let patch = |title: &str| Command::Update {
+        title: Some(title.into()),
+        policy: None,
+        labels: None,
+        budgets: None,
+        if_match: None,
+        said: Some("digest of the words".into()),
+    };
+    case("also when they were laid over other settings by then")
+        .given([keyed("k", command(patch("first")))])
+        .when(keyed("k", command(patch("second"))))
+        .then(&[], &[])
+        .answers("updated 2");
+}

@@ -9,7 +9,8 @@ use std::{
 
 use super::{
     Fault, Harm, Point, Reason,
-    file::{Change, Content},
+    content::{Change, Content},
+    handle::Handle,
 };
 use crate::disk::{Disk, DiskFile, Made, Open, Stat};
 
@@ -83,13 +84,13 @@ impl FaultyDisk {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+pub(super) fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
     /// Counts one change. Fails once the power is gone.
-    fn step(&mut self) -> io::Result<()> {
+    pub fn step(&mut self) -> io::Result<()> {
         if self.stop_at == Some(self.changes) {
             return Err(io::Error::other("the power is gone"));
         }
@@ -98,7 +99,7 @@ impl State {
     }
 
     /// The fault that is due at this point, if one is planned.
-    fn due(&mut self, point: Point) -> Option<(Harm, io::Error)> {
+    pub fn due(&mut self, point: Point) -> Option<(Harm, io::Error)> {
         let fault = self.faults.iter_mut().find(|fault| fault.point == point && fault.times > 0)?;
         if fault.after > 0 {
             fault.after -= 1;
@@ -149,7 +150,7 @@ impl Disk for FaultyDisk {
             (None, Open::Read | Open::Existing) => return Err(io::ErrorKind::NotFound.into()),
             (None, _) => state.make_file(path)?,
         };
-        Ok(Box::new(FaultyFile { disk: self.0.clone(), file, kind: Kind::of(path), locked: Mutex::new(false) }))
+        Ok(Box::new(Handle::new(self.0.clone(), file, path)))
     }
 
     fn make_dir(&self, path: &Path) -> io::Result<Made> {
@@ -196,6 +197,7 @@ impl Disk for FaultyDisk {
     fn stat(&self, path: &Path) -> io::Result<Stat> {
         let state = self.state();
         let bytes = match state.names.get(path) {
+            None if path.parent().is_none() => 0,
             None => return Err(io::ErrorKind::NotFound.into()),
             Some(Entry::Folder) => 0,
             Some(Entry::File(file)) => state.files[*file].live.len() as u64,
@@ -215,135 +217,5 @@ impl Disk for FaultyDisk {
             synced.iter().for_each(|change| change.apply(&mut state.durable_names));
         }
         due.map_or(Ok(()), |(_, error)| Err(error))
-    }
-}
-
-/// What a file is for, as faults tell them apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Log,
-    Spool,
-    Other,
-}
-
-impl Kind {
-    fn of(path: &Path) -> Kind {
-        match path.file_name().and_then(|name| name.to_str()) {
-            Some("events.ndjson") => Kind::Log,
-            Some(name) if name.ends_with(".log") => Kind::Spool,
-            _ => Kind::Other,
-        }
-    }
-
-    fn writing(self) -> Point {
-        match self {
-            Kind::Log => Point::LogWrite,
-            Kind::Spool => Point::SpoolWrite,
-            Kind::Other => Point::Other,
-        }
-    }
-
-    fn cutting(self) -> Point {
-        match self {
-            Kind::Log => Point::LogCut,
-            Kind::Spool => Point::SpoolCut,
-            Kind::Other => Point::Other,
-        }
-    }
-
-    fn syncing(self) -> Point {
-        match self {
-            Kind::Log => Point::LogSync,
-            Kind::Spool | Kind::Other => Point::Other,
-        }
-    }
-}
-
-struct FaultyFile {
-    disk: Arc<Mutex<State>>,
-    file: usize,
-    kind: Kind,
-    /// Whether this handle holds the file's lock.
-    locked: Mutex<bool>,
-}
-
-impl FaultyFile {
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.disk)
-    }
-}
-
-impl DiskFile for FaultyFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let state = self.state();
-        let live = &state.files[self.file].live;
-        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(live.len());
-        // Short reads are allowed, so they happen.
-        let read = buffer.len().min(live.len() - from).min(4099);
-        buffer[..read].copy_from_slice(&live[from..from + read]);
-        Ok(read)
-    }
-
-    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let mut state = self.state();
-        state.step()?;
-        let due = state.due(self.kind.writing());
-        let done = match due {
-            None | Some((Harm::All, _)) => bytes.len(),
-            Some((Harm::Half, _)) => bytes.len() / 2,
-            Some((Harm::Nothing, _)) => 0,
-        };
-        let offset = usize::try_from(offset).map_err(io::Error::other)?;
-        state.files[self.file].change(Change::Write { offset, bytes: bytes[..done].to_vec() });
-        due.map_or(Ok(()), |(_, error)| Err(error))
-    }
-
-    fn set_len(&self, bytes: u64) -> io::Result<()> {
-        let mut state = self.state();
-        state.step()?;
-        let due = state.due(self.kind.cutting());
-        if due.as_ref().is_none_or(|(harm, _)| *harm == Harm::All) {
-            let len = usize::try_from(bytes).map_err(io::Error::other)?;
-            state.files[self.file].change(Change::SetLen(len));
-        }
-        due.map_or(Ok(()), |(_, error)| Err(error))
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.state().files[self.file].live.len() as u64)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        let mut state = self.state();
-        state.step()?;
-        match state.due(self.kind.syncing()) {
-            None => state.files[self.file].sync(),
-            Some((Harm::All, error)) => {
-                state.files[self.file].sync();
-                return Err(error);
-            }
-            Some((Harm::Nothing | Harm::Half, error)) => {
-                state.files[self.file].fail_sync();
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    fn try_lock(&self) -> io::Result<bool> {
-        let mut state = self.state();
-        let taken = std::mem::replace(&mut state.files[self.file].locked, true);
-        if !taken {
-            *self.locked.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        }
-        Ok(!taken)
-    }
-}
-
-impl Drop for FaultyFile {
-    fn drop(&mut self) {
-        if *self.locked.lock().unwrap_or_else(PoisonError::into_inner) {
-            self.state().files[self.file].locked = false;
-        }
     }
 }

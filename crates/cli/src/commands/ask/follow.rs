@@ -94,7 +94,7 @@ impl Follow {
         }
     }
 
-    pub async fn to_the_end(mut self, mut stream: EventStream, timeout: Option<Duration>) -> anyhow::Result<Exit> {
+    pub async fn until_rest(mut self, mut stream: EventStream, timeout: Option<Duration>) -> anyhow::Result<Exit> {
         let mut interrupts = signal(SignalKind::interrupt())?;
         let deadline = timeout.map(|after| Instant::now() + after);
         let mut time_is_over = std::pin::pin!(sleep_until(deadline));

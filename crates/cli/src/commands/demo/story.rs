@@ -111,7 +111,7 @@ impl Story {
     }
 
     /// Resumes the turn once it is known to be interrupted, and follows it to its end.
-    pub async fn to_the_end(&mut self) -> anyhow::Result<()> {
+    pub async fn until_the_end(&mut self) -> anyhow::Result<()> {
         loop {
             let event = self.next().await?;
             match event.wire_type.as_str() {

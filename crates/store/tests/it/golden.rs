@@ -1,0 +1,275 @@
+//! Golden logs: frozen files of every released format load forever, and what is written today is byte for byte the same.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use tenure_core::{
+    budget::{Breach, BudgetKind, Spent},
+    command::{Answer, KeyUse},
+    event::*,
+    message::{Delivery, MessageRef, Part, Role},
+    model::{Fault, FaultKind, StopReason, Thinking, Usage},
+    policy::Scope,
+    session::Settings,
+    time::{Moment, Timestamp},
+    tool::{CallClass, FileChange, Intent, Outcome, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan, VerifySource},
+};
+use tenure_store::Store;
+
+use crate::sample::*;
+
+/// Set to write the golden log anew after a deliberate change of the events.
+const BLESS: &str = "TENURE_BLESS";
+
+fn golden() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/v1/events.ndjson"))
+}
+
+fn log_path(folder: &Path) -> PathBuf {
+    folder.join("sessions").join(session(1).to_string()).join("events.ndjson")
+}
+
+#[tokio::test]
+async fn the_golden_log_is_written_the_same_today() {
+    let folder = tempfile::tempdir().unwrap();
+    write_decisions(folder.path()).await;
+    let today = fs::read_to_string(log_path(folder.path())).unwrap();
+    if std::env::var_os(BLESS).is_some() {
+        fs::write(golden(), &today).unwrap();
+    }
+    let frozen = fs::read_to_string(golden()).unwrap();
+    for (number, (frozen, today)) in frozen.lines().zip(today.lines()).enumerate() {
+        assert_eq!(frozen, today, "line {}", number + 1);
+    }
+    assert_eq!(frozen.len(), today.len());
+}
+
+#[tokio::test]
+async fn the_golden_log_loads_and_holds_every_event() {
+    if std::env::var_os(BLESS).is_some() {
+        eprintln!("skipped: the golden log is being written");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(folder.path()));
+    fs::create_dir(log_path(folder.path()).parent().unwrap()).unwrap();
+    fs::copy(golden(), log_path(folder.path())).unwrap();
+    let store = open(folder.path());
+    let events = read_all(&*store, session(1)).await;
+    assert_eq!(events, decisions().concat());
+    assert!(store.notices().is_empty());
+    let mut missing: Vec<&str> = Body::WIRE_TYPES.to_vec();
+    missing.retain(|wire_type| !events.iter().any(|event| event.body.wire_type() == *wire_type));
+    assert_eq!(missing, Vec::<&str>::new(), "add these to the golden log");
+    // What is passed on is what the event's own JSON is today.
+    for stored in store.read(session(1), 0, Default::default()).await.unwrap() {
+        assert_eq!(stored.json, serde_json::to_vec(&stored.parse().unwrap()).unwrap());
+    }
+}
+
+async fn write_decisions(folder: &Path) {
+    let store = open(folder);
+    let decisions = decisions();
+    let (epoch, mut head) = store.create(session(1), &decisions[0]).await.unwrap();
+    for decision in &decisions[1..] {
+        head = store.append(session(1), epoch, head.seq, decision).await.unwrap();
+    }
+}
+
+/// All events, in decisions of one to four.
+fn decisions() -> Vec<Vec<Event>> {
+    let mut left = events();
+    let mut decisions = Vec::new();
+    for length in [1, 2, 3, 4].into_iter().cycle() {
+        if left.is_empty() {
+            break;
+        }
+        let rest = left.split_off(length.min(left.len()));
+        decisions.push(std::mem::replace(&mut left, rest));
+    }
+    decisions
+}
+
+/// One of every type, with fields both filled and left out.
+fn events() -> Vec<Event> {
+    let moment = &mut moment(1);
+    let bodies = [of_sessions(moment), of_turns(moment), of_models(moment), of_tools(moment), of_children(moment)];
+    let actors = [Actor::user("http"), Actor::AGENT, Actor::POLICY, Actor::SYSTEM];
+    let numbered = bodies.concat().into_iter().zip(1..).map(|(body, seq)| Event {
+        actor: actors[seq as usize % 4].clone(),
+        turn_id: (seq > 6).then(|| turn(1)),
+        key: (seq == 7).then(|| KeyUse {
+            endpoint: "turns".into(),
+            key: "k-1".into(),
+            digest: "d".repeat(32),
+            answer: Answer::Turn { turn_id: turn(1) },
+        }),
+        ..event(session(1), seq, body)
+    });
+    numbered.collect()
+}
+
+fn spent() -> Spent {
+    Spent { steps: 2, tool_calls: 1, active_ms: 1500, usage: usage(), micro_usd: 4200, unpriced: false }
+}
+
+fn usage() -> Usage {
+    Usage { input_tokens: 100, output_tokens: 20, cache_read_tokens: 3000, cache_write_tokens: 7 }
+}
+
+fn breach() -> Breach {
+    Breach { budget: BudgetKind::ToolCalls, limit: 16, used: 16 }
+}
+
+fn of_sessions(moment: &mut Moment) -> Vec<Body> {
+    let settings = Settings {
+        workspace_path: "/home/someone/project".into(),
+        system_prompt: Some("Be brief.\nÄ \"quote\" \\ and \u{2028}.".into()),
+        auto_run: true,
+        title: Some("A title".into()),
+        model: "scripted/demo".into(),
+        labels: vec!["a".into(), "b".into()],
+        ..Settings::default()
+    };
+    let image = Part::Image { r#ref: "attachments/a.png".into(), mime_type: "image/png".into() };
+    let message = MessageAdded {
+        message_id: moment.message_id(),
+        role: Role::User,
+        parts: vec![Part::text("Hello, wörld 🦀"), image],
+        delivery: Delivery::Steer,
+        auto_run: false,
+    };
+    vec![
+        SessionCreated { settings, policy: Default::default(), budgets: Default::default() }.into(),
+        SessionUpdated { title: Some("Another".into()), policy: None, labels: Some(vec![]) }.into(),
+        message.into(),
+        SessionCompleted { reason: None }.into(),
+        SessionFailed { code: "log_damaged".into(), message: "a sentence".into() }.into(),
+        SessionCanceled { reason: Some("enough".into()) }.into(),
+        SessionExpired { idle_ms: 604_800_000 }.into(),
+    ]
+}
+
+fn of_turns(moment: &mut Moment) -> Vec<Body> {
+    let messages = vec![MessageRef { id: moment.message_id(), seq: 3 }];
+    let calls = vec![ClassedCall { tool_call_id: moment.call_id(), name: "shell".into(), class: CallClass::Unknown }];
+    let completed = TurnCompleted {
+        message_id: moment.message_id(),
+        spent: spent(),
+        cost_micro_usd: Some(4200),
+        verification: Verification::Passed,
+    };
+    let (code, message) = ("overloaded".into(), "the model is overloaded".into());
+    vec![
+        MessageDelivered { message_id: moment.message_id(), step: 2 }.into(),
+        TurnQueued { messages: messages.clone(), retry_of: None }.into(),
+        TurnStarted { messages, retry_of: Some(moment.turn_id()), model: "scripted/demo".into() }.into(),
+        completed.into(),
+        TurnFailed { code, message, spent: spent(), cost_micro_usd: None }.into(),
+        TurnCanceled { reason: None, left: vec!["pid 7".into()], spent: spent(), cost_micro_usd: None }.into(),
+        TurnExpired { reached: breach(), spent: spent(), cost_micro_usd: Some(0) }.into(),
+        TurnInterrupted { calls }.into(),
+        TurnResumed { automatic: true }.into(),
+        CancelRequested { reason: Some("stop".into()), end_session: true }.into(),
+        BudgetReached { reached: breach() }.into(),
+        BudgetRaised { budgets: Default::default() }.into(),
+    ]
+}
+
+fn of_models(moment: &mut Moment) -> Vec<Body> {
+    let call = ToolCall {
+        id: moment.call_id(),
+        provider_id: Some("toolu_1".into()),
+        name: "shell".into(),
+        kind: ToolKind::Exec,
+        input: serde_json::json!({"command": "git status"}),
+        subject: "git status".into(),
+        problem: None,
+    };
+    let seeded = ContextSeeded {
+        source: SeedSource::New,
+        files: vec![SeedFile { path: "AGENTS.md".into(), text: "# Rules\n".into(), truncated: true }],
+        verify: Some(VerifyPlan { source: VerifySource::Makefile, commands: vec!["make test".into()] }),
+    };
+    let completed = ModelOutputCompleted {
+        message_id: moment.message_id(),
+        step: 1,
+        attempt: 2,
+        model: "scripted/demo".into(),
+        text: "Let me look.".into(),
+        thinking: vec![Thinking { text: "hm".into(), signature: Some("sig==".into()) }],
+        tool_calls: vec![call],
+        stop_reason: StopReason::ToolUse,
+        usage: usage(),
+        cost_micro_usd: Some(12),
+    };
+    let failed = ModelAttemptFailed {
+        step: 1,
+        attempt: 1,
+        reason: Fault::new(FaultKind::StreamCut, "the stream ended early"),
+        text: "Let m".into(),
+        thinking: String::new(),
+        usage: usage(),
+        cost_micro_usd: None,
+        retry_at: Some(Timestamp::from_ms(START_MS + 5000)),
+    };
+    vec![seeded.into(), completed.into(), failed.into()]
+}
+
+fn of_tools(moment: &mut Moment) -> Vec<Body> {
+    let tool_call_id = moment.call_id();
+    let name = || "write_file".to_owned();
+    let change = FileChange {
+        path: "src/a.rs".into(),
+        before: Some("0".repeat(64)),
+        after: None,
+        old_bytes: Some("artifacts/old".into()),
+        mode: Some(0o644),
+    };
+    let started = ToolCallStarted {
+        tool_call_id,
+        name: name(),
+        kind: ToolKind::Write,
+        input: serde_json::json!({"path": "src/a.rs", "text": "fn main() {}\n", "n": 1.5, "none": null}),
+        runner: Runner::default(),
+        origin: CallOrigin::Model,
+        run: 1,
+        intent: Intent { files: vec![change] },
+    };
+    let completed = ToolCallCompleted {
+        tool_call_id,
+        name: name(),
+        origin: CallOrigin::VerifyPolicy,
+        outcome: Outcome::Finished,
+        result: ToolResult::failed("no such folder"),
+        duration_ms: 12,
+    };
+    let requested = ApprovalRequested {
+        tool_call_id,
+        name: name(),
+        kind: ToolKind::Write,
+        input: serde_json::json!([]),
+        subject: "src/a.rs".into(),
+        origin: CallOrigin::Model,
+        expires_at: Some(Timestamp::from_ms(START_MS + 60_000)),
+    };
+    vec![
+        started.into(),
+        completed.into(),
+        requested.into(),
+        ApprovalGranted { tool_call_id, name: name(), scope: Scope::Session, reason: None }.into(),
+        ApprovalDenied { tool_call_id, name: name(), scope: Scope::Once, reason: Some("not there".into()) }.into(),
+        ApprovalExpired { tool_call_id, name: name() }.into(),
+    ]
+}
+
+fn of_children(moment: &mut Moment) -> Vec<Body> {
+    let child = session(2);
+    vec![
+        ChildStarted { child, tool_call_id: Some(moment.call_id()) }.into(),
+        ChildWaiting { child, tool_call_id: moment.call_id(), name: "shell".into() }.into(),
+        ChildSettled { child, ok: true, cost_micro_usd: None }.into(),
+    ]
+}
