@@ -1,6 +1,6 @@
 //! Bytes beside a session's log, as tools see them.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -32,12 +32,10 @@ impl SessionFiles {
         if !name.ends_with(".txt") {
             return bytes;
         }
-        match std::str::from_utf8(&bytes) {
-            Ok(text) => match self.secrets.redact(text) {
-                std::borrow::Cow::Borrowed(_) => bytes,
-                std::borrow::Cow::Owned(redacted) => Bytes::from(redacted),
-            },
-            Err(_) => bytes,
+        let text = String::from_utf8_lossy(&bytes);
+        match self.secrets.redact(&text) {
+            Cow::Borrowed(_) => bytes,
+            Cow::Owned(redacted) => Bytes::from(redacted),
         }
     }
 }

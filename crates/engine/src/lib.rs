@@ -29,6 +29,7 @@ mod hub;
 mod load;
 mod model_call;
 mod record;
+mod redaction;
 mod standing;
 mod subscription;
 mod sweep;
@@ -42,6 +43,7 @@ pub use standing::{MemoryStanding, Standing};
 pub use subscription::Subscription;
 
 use hub::{Hubs, lock};
+use redaction::redacted;
 use warm::{Ended, Handle, Mail, Warm};
 
 /// What the engine is put together from.
@@ -227,15 +229,16 @@ impl Engine {
     }
 
     fn complete(&self, new: NewSession) -> SessionCreated {
-        let NewSession { mut settings, mut policy, budgets } = new;
+        let NewSession { settings: given, mut policy, budgets } = new;
+        policy.approval.rules.extend(self.0.parts.standing.rules());
+        let secrets = &self.0.parts.secrets;
+        let mut settings = redacted(secrets, &given);
+        // Where to act and whom to ask must stay as they were named.
+        (settings.workspace_path, settings.model) = (given.workspace_path, given.model);
         if settings.model.is_empty() {
             settings.model = self.0.parts.config.default_model.clone();
         }
-        policy.approval.rules.extend(self.0.parts.standing.rules());
-        for text in [&mut settings.system_prompt, &mut settings.title].into_iter().flatten() {
-            *text = self.0.parts.secrets.redact(text).into_owned();
-        }
-        SessionCreated { settings, policy, budgets }
+        SessionCreated { settings, policy: redacted(secrets, &policy), budgets }
     }
 
     /// Keeps a new session warm, unless somebody who knows its id was faster.

@@ -47,7 +47,12 @@ impl ModelCall {
         let outcome = self.stream(&mut reply, patience).await;
         match outcome {
             Ok(stop_reason) => Ok(self.output(reply, stop_reason)),
-            Err(fault) => Err(Failed { fault, usage: reply.usage, cost: self.model.cost(&reply.usage) }),
+            Err(mut fault) => {
+                    fault.message = self.secrets.redact(&fault.message).into_owned();
+                let cost = self.model.cost(&reply.usage);
+                Err(Failed { fault, usage: reply.usage, cost })
+            }
+            //: reply.usage, cost: self.model.cost(&reply.usage) }),
         }
     }
 

@@ -10,7 +10,6 @@ use serde_json::Value;
 use tenure_core::{
     delta::Stream,
     ids::{CallId, SessionId, TurnId},
-    message::Part,
     redact::{Secrets, StreamRedactor},
     tool::{Intent, ToolResult, VerifyPlan},
 };
@@ -18,7 +17,12 @@ use tenure_store::Store;
 use tenure_tools::{CallContext, Invoked, OutputSink, Registry};
 use tokio_util::sync::CancellationToken;
 
-use crate::{files::SessionFiles, hub::lock, warm::Shower};
+use crate::{
+    files::SessionFiles,
+    hub::lock,
+    redaction::{redacted, restored},
+    warm::Shower,
+};
 
 pub(crate) struct CallOfTool {
     pub(crate) tools: Arc<Registry>,
@@ -40,9 +44,13 @@ impl CallOfTool {
     /// What a write call would do.
     pub(crate) async fn prepare(mut self) -> Result<Intent, String> {
         let tool = self.tools.get(&self.name).ok_or_else(|| format!("no tool named {}", self.name))?;
-        self.secrets.restore_json(&mut self.input);
+        self.restore();
         let sink = Arc::new(Sink::new(&self));
-        tool.prepare(&self.context(sink), &self.input).await
+        let prepared = tool.prepare(&self.context(sink), &self.input).await;
+        match prepared {
+            Ok(intent) => Ok(redacted(&self.secrets, &intent)),
+            Err(problem) => Err(self.secrets.redact(&problem).into_owned()),
+        }
     }
 
     /// Runs it; the intent is on disk by now.
@@ -50,12 +58,20 @@ impl CallOfTool {
         let Some(tool) = self.tools.get(&self.name) else {
             return Invoked { result: ToolResult::failed(format!("no tool named {}", self.name)), left: Vec::new() };
         };
-        self.secrets.restore_json(&mut self.input);
+        self.restore();
+        let intent = restored(&self.secrets, &intent);
         let sink = Arc::new(Sink::new(&self));
         let mut invoked = tool.invoke(&self.context(sink.clone()), &self.input, &intent).await;
         sink.finish().await;
-        redact(&self.secrets, &mut invoked.result);
+        invoked.result = redacted(&self.secrets, &invoked.result);
+        invoked.left = redacted(&self.secrets, &invoked.left);
         invoked
+    }
+
+    /// The tool acts on what was meant, not on what was recorded.
+    fn restore(&mut self) {
+        self.secrets.restore_json(&mut self.input);
+        self.verify = self.verify.as_ref().map(|plan| restored(&self.secrets, plan));
     }
 
     fn context(&self, output: Arc<Sink>) -> CallContext {
@@ -75,16 +91,6 @@ impl CallOfTool {
             require_clean: self.require_clean,
         }
     }
-}
-
-fn redact(secrets: &Secrets, result: &mut ToolResult) {
-    for part in &mut result.parts {
-        if let Part::Text { text } = part {
-            *text = secrets.redact(text).into_owned();
-        }
-    }
-    result.error = result.error.take().map(|error| secrets.redact(&error).into_owned());
-    secrets.redact_json(&mut result.detail);
 }
 
 /// Shows a tool's output as deltas.

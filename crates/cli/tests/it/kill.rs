@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tenure_wire::{Approve, Cancel, Policy, Scope, SendMessage, Verdict};
+use tenure_wire::{Approve, Cancel, Policy, SendMessage, Verdict};
 
 use crate::{
     reader::Reader,
@@ -29,7 +29,8 @@ fn script(steps: Value) -> Value {
 
 /// Commands and all else run unasked.
 fn unasked() -> Policy {
-    serde_json::from_value(json!({ "approval": { "require_for_kinds": [] }, "verify": { "auto_verify": false } })).unwrap()
+    serde_json::from_value(json!({ "approval": { "require_for_kinds": [] }, "verify": { "auto_verify": false } }))
+        .unwrap()
 }
 
 /// The daemon, a session with this script, and a reader on it.
@@ -101,7 +102,7 @@ async fn in_a_read_tool() {
     fs::write(folder.workspace().join("a.txt"), "what it says\n").unwrap();
     let steps = json!([call("read_file", json!({ "path": "a.txt" })), text("read")]);
     let (mut daemon, session, reader) = begin(&folder, steps, Policy::default()).await;
-    let Some(slow) = Slow::attach(&daemon, "openat2", "delay_enter=3000000") else { return };
+    let Some(slow) = Slow::attach(&daemon, "openat2", "delay_enter=1000000") else { return };
     daemon.send(&session, "read it").await;
     reader.wait_kind("tool_call_started").await;
     daemon.kill9();
@@ -149,7 +150,8 @@ async fn in_an_exec_tool() {
     assert_eq!(lines(&folder.workspace().join("effects")), 1);
 }
 
-const PATCH: &str = "--- a/one\n+++ b/one\n@@ -1 +1 @@\n-old one\n+new one\n--- a/two\n+++ b/two\n@@ -1 +1 @@\n-old two\n+new two\n";
+const PATCH: &str =
+    "--- a/one\n+++ b/one\n@@ -1 +1 @@\n-old one\n+new one\n--- a/two\n+++ b/two\n@@ -1 +1 @@\n-old two\n+new two\n";
 
 /// Kills the daemon in the middle of a patch over two files, when both say what is given.
 async fn in_a_write_tool(first: &str, second: &str, class: &str, runs: usize) {
@@ -204,7 +206,7 @@ async fn approve(daemon: &Daemon, session: &str, reader: &Reader) -> Approve {
         turn_id: None,
         action: Verdict::Approve,
         reason: None,
-        scope: Scope::Once,
+        scope: None,
         idempotency_key: None,
     };
     daemon.client().approve(session, &answer).await.unwrap();
@@ -228,7 +230,7 @@ async fn with_a_pending_approval() {
         turn_id: None,
         action,
         reason: None,
-        scope: Scope::Once,
+        scope: None,
         idempotency_key: None,
     };
     let (yes, no) = (answer(Verdict::Approve), answer(Verdict::Deny));
@@ -237,7 +239,7 @@ async fn with_a_pending_approval() {
     let granted = first.is_ok();
     assert!(granted != second.is_ok(), "exactly one is taken");
     let loser = if granted { second.unwrap_err() } else { first.unwrap_err() };
-    let tenure_client::Error::Problem(problem) = loser else { panic!("{loser:?}") };
+    let tenure_client::Error::Refused(problem) = loser else { panic!("{loser:?}") };
     assert_eq!((problem.status, problem.code.as_str()), (409, "already_answered"));
     reader.wait_kind("turn_completed").await;
     reader.assert_whole(&daemon, &session).await;
@@ -262,7 +264,7 @@ async fn the_same_key_before_after_and_at_once() {
     assert_eq!(daemon.client().with_key("k1").send(&session, &message).await.unwrap(), first);
     let other = SendMessage { parts: vec![tenure_wire::Part::text("another")], ..SendMessage::default() };
     let refused = daemon.client().with_key("k1").send(&session, &other).await.unwrap_err();
-    let tenure_client::Error::Problem(problem) = refused else { panic!("{refused:?}") };
+    let tenure_client::Error::Refused(problem) = refused else { panic!("{refused:?}") };
     assert_eq!((problem.status, problem.code.as_str()), (409, "key_reused"));
     assert_eq!((reader.of_kind("message_added").len(), reader.of_kind("turn_started").len()), (1, 1));
     reader.assert_whole(&daemon, &session).await;
@@ -319,9 +321,10 @@ async fn a_torn_tail_is_cut_kept_aside_and_told() {
     reader.wait("the second turn's end", |seen| seen.kind == "turn_completed" && seen.place().0 > 6).await;
     reader.assert_whole(&daemon, &session).await;
     assert!(fs::read(&log).unwrap().starts_with(&before), "no whole line was touched");
-    let kept = fs::read_dir(log.parent().unwrap()).unwrap().flatten().find(|entry| {
-        entry.file_name().to_string_lossy().starts_with("cut-")
-    });
+    let kept = fs::read_dir(log.parent().unwrap())
+        .unwrap()
+        .flatten()
+        .find(|entry| entry.file_name().to_string_lossy().starts_with("cut-"));
     assert_eq!(fs::read(kept.expect("the bytes cut are kept aside").path()).unwrap(), b"{\"seq\":6,\"ts\":\"2026");
     let notices = daemon.client().ready().await.unwrap().notices;
     assert!(notices.iter().any(|notice| notice.contains(&session)), "{notices:?}");
@@ -343,7 +346,7 @@ async fn one_broken_session_never_stops_the_daemon() {
     daemon.restart().await;
     let message = SendMessage { parts: vec![tenure_wire::Part::text("more")], ..SendMessage::default() };
     let refused = daemon.client().send(&session, &message).await.unwrap_err();
-    let tenure_client::Error::Problem(problem) = refused else { panic!("{refused:?}") };
+    let tenure_client::Error::Refused(problem) = refused else { panic!("{refused:?}") };
     assert_eq!((problem.status, problem.code.as_str()), (409, "session_damaged"));
     let other = daemon.session(&folder.workspace(), "scripted").await;
     daemon.send(&other, "hello").await;

@@ -91,9 +91,10 @@ fn check_effects(folder: &Folder, reader: &Reader) {
     let started = reader.of_kind("tool_call_started");
     for call in started.iter().filter(|call| *call.data("name") == "shell") {
         assert_eq!(*call.data("run"), 1, "a command is started once");
-        let outcome = reader.of_kind("tool_call_completed").into_iter().find(|done| {
-            done.data("tool_call_id") == call.data("tool_call_id")
-        });
+        let outcome = reader
+            .of_kind("tool_call_completed")
+            .into_iter()
+            .find(|done| done.data("tool_call_id") == call.data("tool_call_id"));
         let effect = call.data("input")["command"].as_str().unwrap().split_whitespace().nth(1).unwrap().to_owned();
         if *outcome.expect("every call has its result").data("outcome") == "finished" {
             assert!(different.contains(effect.as_str()), "{effect} was told as done and is not there");

@@ -100,10 +100,15 @@ impl Reader {
         self.seen().into_iter().filter(|seen| seen.place().1 == 0).map(|seen| seen.kind).collect()
     }
 
-    pub fn streamed(&self, step: &Value, attempt: &Value) -> String {
+    /// The joined text that was streamed of the attempt which `ended` closes.
+    fn streamed(&self, ended: &Seen) -> String {
+        let same = |seen: &&Seen| {
+            seen.event["turn_id"] == ended.event["turn_id"]
+                && seen.data("step") == ended.data("step")
+                && seen.data("attempt") == ended.data("attempt")
+        };
         let deltas = self.of_kind("model_output_delta");
-        let of_attempt = deltas.iter().filter(|seen| seen.data("step") == step && seen.data("attempt") == attempt);
-        of_attempt.map(|seen| seen.data("text").as_str().unwrap().to_owned()).collect()
+        deltas.iter().filter(same).map(|seen| seen.data("text").as_str().unwrap().to_owned()).collect()
     }
 
     /// Nothing missing, repeated or changed: numbers without a gap, cursors that only go on, texts as they were streamed, and a fresh reader is given the same.
@@ -114,9 +119,9 @@ impl Reader {
         let numbers: Vec<u64> = places.iter().filter(|(_, pos)| *pos == 0).map(|(seq, _)| *seq).collect();
         assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
         assert!(self.of_kind("stream_reset").is_empty());
-        for ended in seen.iter().filter(|seen| matches!(&*seen.kind, "model_output_completed" | "model_attempt_failed")) {
-            let (step, attempt) = (ended.data("step"), ended.data("attempt"));
-            assert_eq!(*ended.data("text"), self.streamed(step, attempt), "step {step}, attempt {attempt}");
+        for ended in seen.iter().filter(|seen| matches!(&*seen.kind, "model_output_completed" | "model_attempt_failed"))
+        {
+            assert_eq!(*ended.data("text"), self.streamed(ended), "{ended:?}");
         }
         let last = seen.last().unwrap().id.clone();
         let fresh = Reader::start(daemon, session);

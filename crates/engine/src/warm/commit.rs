@@ -13,7 +13,7 @@ use tenure_core::{
 };
 
 use super::{Disk, Warm};
-use crate::{Error, StreamItem};
+use crate::{Error, StreamItem, redaction::redacted};
 
 impl Warm {
     pub(super) async fn command(
@@ -67,7 +67,10 @@ impl Warm {
             Command::Answer { reason, .. } | Command::Cancel { reason, .. } | Command::End { reason } => {
                 reason.iter_mut().for_each(clean);
             }
-            Command::Update { title, .. } => title.iter_mut().for_each(clean),
+            Command::Update { title, policy, labels, .. } => {
+                title.iter_mut().chain(labels.iter_mut().flatten()).for_each(clean);
+                policy.iter_mut().for_each(|policy| **policy = redacted(secrets, &**policy));
+            }
             Command::StartTurn | Command::Retry { .. } | Command::Resume { .. } => {}
         }
     }

@@ -18,6 +18,7 @@ use super::{Done, NEWS_MAX, News, Shower, Warm};
 use crate::{
     Error, load,
     model_call::{Failed, ModelCall},
+    redaction::redacted,
     tool_call::CallOfTool,
 };
 
@@ -149,7 +150,7 @@ impl Warm {
         });
         let (files, verify) = looked.await.unwrap_or_default();
         let source = if self.state.seed.is_none() { SeedSource::New } else { SeedSource::Resume };
-        ContextSeeded { source, files, verify }
+        redacted(&self.shared.parts.secrets, &ContextSeeded { source, files, verify })
     }
 
     async fn model_call(

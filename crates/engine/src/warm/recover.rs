@@ -10,7 +10,7 @@ use tenure_core::{
 };
 
 use super::Warm;
-use crate::{Error, files::SessionFiles, load};
+use crate::{Error, files::SessionFiles, load, redaction::restored};
 
 impl Warm {
     /// Tells whether the session may go on now.
@@ -62,7 +62,8 @@ impl Warm {
         let mut classes = Vec::new();
         for call in turn.calls.iter().filter(|call| call.call.kind == ToolKind::Write) {
             if let CallState::Started { intent } = &call.state {
-                classes.push((call.call.id, tenure_tools::classify(workspace, intent, &files).await));
+                let intent = restored(&self.shared.parts.secrets, intent);
+                classes.push((call.call.id, tenure_tools::classify(workspace, &intent, &files).await));
             }
         }
         classes
