@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr, path::Path, time::Duration};
 
 use serde::Deserialize;
-use tenure_wire::Resume;
+use tenure_core::policy::Resume;
 
 use crate::exit::Problem;
 
@@ -19,7 +19,7 @@ All keys and their defaults:
     idle_evict_ms = 30000           # idle sessions leave the memory after this long
 
     [recovery]
-    resume = "safe"                 # or "ask", "always": for sessions that `tenure ask` makes
+    resume = "safe"                 # or "ask", "always": what becomes of a turn that a crash cut
 
     [limits]
     connections_max = 4096

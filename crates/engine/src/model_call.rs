@@ -48,11 +48,10 @@ impl ModelCall {
         match outcome {
             Ok(stop_reason) => Ok(self.output(reply, stop_reason)),
             Err(mut fault) => {
-                    fault.message = self.secrets.redact(&fault.message).into_owned();
+                fault.message = self.secrets.redact(&fault.message).into_owned();
                 let cost = self.model.cost(&reply.usage);
                 Err(Failed { fault, usage: reply.usage, cost })
-            }
-            //: reply.usage, cost: self.model.cost(&reply.usage) }),
+            } //: reply.usage, cost: self.model.cost(&reply.usage) }),
         }
     }
 

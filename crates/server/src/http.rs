@@ -116,7 +116,7 @@ fn let_in(app: &App, request: &Request) -> Result<(), Rejection> {
     app.guard.check_site(request.uri(), request.headers())?;
     match request.uri().path() {
         "/healthz" | "/readyz" => Ok(()),
-        _ => app.guard.check_token(request.headers()),
+        _ => app.guard.check_token(request.headers()).inspect(|()| app.about.visits.add()),
     }
 }
 

@@ -6,8 +6,15 @@ mod limits;
 mod listen;
 mod patient;
 
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
+use tenure_core::policy::Policy;
 use tenure_engine::Engine;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -15,11 +22,28 @@ use tokio_util::sync::CancellationToken;
 pub use access::Access;
 pub use limits::{Limits, TextLimits};
 
-/// What `/readyz` tells about this daemon beside its state.
-#[derive(Debug, Clone)]
+/// What the doors know of this daemon beside its state.
+#[derive(Debug, Clone, Default)]
 pub struct About {
     /// `power`, `process` or `memory`: what an acknowledged event survives.
     pub durability: String,
+    /// What a new session's policy is laid over.
+    pub policy: Policy,
+    pub visits: Visits,
+}
+
+/// Counts requests of clients, for a daemon that ends when none come any more. Health checks are none.
+#[derive(Debug, Clone, Default)]
+pub struct Visits(Arc<AtomicU64>);
+
+impl Visits {
+    pub fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Serves the HTTP API until `stop`. It then takes no new connection, ends the event streams, lets requests under way finish within `limits.stop_grace`, and returns.

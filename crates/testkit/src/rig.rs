@@ -266,9 +266,8 @@ impl Rig {
 
     /// Waits until calls wait for a yes, and names them.
     pub async fn pending(&self, session: SessionId) -> Vec<CallId> {
-        let waits = |state: &Session| {
-            state.turn.as_ref().is_some_and(|turn| turn.status() == TurnStatus::WaitingApproval)
-        };
+        let waits =
+            |state: &Session| state.turn.as_ref().is_some_and(|turn| turn.status() == TurnStatus::WaitingApproval);
         let state = self.until(session, "a call waits for an approval", waits).await;
         let calls = state.turn.iter().flat_map(|turn| &turn.calls);
         calls.filter(|call| matches!(call.state, CallState::Waiting { .. })).map(|call| call.call.id).collect()

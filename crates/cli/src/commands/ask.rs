@@ -126,13 +126,11 @@ async fn new_session(
         Answers::Person => None,
         Answers::Rule(permit) => Some(permit.policy()),
     };
-    let resume = config::read(&context.data)?.recovery.resume;
-    let recovery = resume.map(|resume| RecoveryPolicy { resume: Some(resume) });
     let create = CreateSession {
         workspace_path: workspace.to_str().ok_or_else(utf8)?.to_owned(),
         model: arguments.model.clone(),
         title: Some(title_of(text)),
-        policy: Some(Policy { approval, recovery, ..Policy::default() }),
+        policy: Some(Policy { approval, ..Policy::default() }),
         ..CreateSession::default()
     };
     let (keyed, find) = (client.with_key(data::random_hex()?), daemon::finder(&context.data));

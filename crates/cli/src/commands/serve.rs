@@ -11,10 +11,11 @@ use anyhow::Context as _;
 use clap::Args;
 use serde_json::json;
 use tenure_client::discover;
+use tenure_core::policy::Policy;
 use tenure_core::redact::{Secrets, is_secret_name};
 use tenure_engine::{Engine, EngineConfig, Parts, SystemClock};
 use tenure_models::scripted::ScriptedRegistry;
-use tenure_server::{About, Access, Limits};
+use tenure_server::{About, Access, Limits, Visits};
 use tenure_store::FileStore;
 use tenure_tools::ToolsConfig;
 use tenure_wire::DaemonInfo;
@@ -74,6 +75,7 @@ struct Settings {
     end_when_idle: Option<Duration>,
     engine: EngineConfig,
     limits: Limits,
+    policy: Policy,
 }
 
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
@@ -117,7 +119,9 @@ fn settle(arguments: &Arguments, config: Config) -> anyhow::Result<Settings> {
     set(&mut limits.stop_grace, config.limits.stop_grace);
     let durability = arguments.durability.or(config.durability).unwrap_or(Durability::Power);
     let end_when_idle = arguments.end_when_idle_ms.map(Duration::from_millis);
-    Ok(Settings { listen, durability, end_when_idle, engine, limits })
+    let mut policy = Policy::default();
+    set(&mut policy.recovery.resume, config.recovery.resume);
+    Ok(Settings { listen, durability, end_when_idle, engine, limits, policy })
 }
 
 fn set<T>(place: &mut T, said: Option<T>) {
@@ -151,12 +155,12 @@ async fn serve(context: &Context, settings: Settings) -> anyhow::Result<Exit> {
     let note = discover::own_note(listener.local_addr()?, VERSION);
     data::write_note(data, &note)?;
     greet(context, &note)?;
-    let stop = CancellationToken::new();
+    let (stop, visits) = (CancellationToken::new(), Visits::default());
     tokio::spawn(stop_when_told(stop.clone(), data.clone()));
     if let Some(idle) = settings.end_when_idle {
-        tokio::spawn(stop_when_idle(stop.clone(), data.clone(), engine.clone(), idle));
+        tokio::spawn(stop_when_idle(stop.clone(), data.clone(), engine.clone(), visits.clone(), idle));
     }
-    let about = About { durability: durability_name.into() };
+    let about = About { durability: durability_name.into(), policy: settings.policy, visits };
     let served = tenure_server::serve(listener, engine.clone(), Access::new(token), settings.limits, about, stop).await;
     data::remove_note(data);
     engine.shutdown().await;
@@ -261,13 +265,14 @@ async fn stop_when_told(stop: CancellationToken, data: PathBuf) {
     }
 }
 
-async fn stop_when_idle(stop: CancellationToken, data: PathBuf, engine: Engine, idle: Duration) {
+async fn stop_when_idle(stop: CancellationToken, data: PathBuf, engine: Engine, visits: Visits, idle: Duration) {
     let look = (idle / 4).clamp(Duration::from_millis(10), IDLE_LOOK_MAX);
-    let mut needed_at = Instant::now();
+    let (mut needed_at, mut counted) = (Instant::now(), visits.count());
     while needed_at.elapsed() < idle {
         tokio::time::sleep(look).await;
-        if engine.open_turns() > 0 || engine.subscribers() > 0 {
-            needed_at = Instant::now();
+        let visited = visits.count() != counted;
+        if visited || engine.open_turns() > 0 || engine.subscribers() > 0 {
+            (needed_at, counted) = (Instant::now(), visits.count());
         }
     }
     tracing::info!("nobody needs this daemon any more");

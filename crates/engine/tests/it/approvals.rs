@@ -52,8 +52,7 @@ async fn two_clients_at_once_get_one_answer_taken() {
     let session = rig.create().await;
     let turn = rig.say(session, "go").await;
     let call = rig.pending(session).await[0];
-    let (yes, no) =
-        tokio::join!(rig.answer(session, call, Verdict::Approve), rig.answer(session, call, Verdict::Deny));
+    let (yes, no) = tokio::join!(rig.answer(session, call, Verdict::Approve), rig.answer(session, call, Verdict::Deny));
     let (taken, refused) = if yes.is_ok() { (yes, no) } else { (no, yes) };
     let Ok(Answer::Approval { verdict, .. }) = taken else { panic!("{taken:?}") };
     let Err(Error::Refused(refusal)) = refused else { panic!("{refused:?}") };

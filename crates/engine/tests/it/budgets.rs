@@ -26,11 +26,25 @@ fn dollar() -> Value {
 }
 
 fn limits() -> [(BudgetKind, Budgets, Budgets); 5] {
-    let none = || Budgets { max_steps: None, max_tool_calls: None, max_duration_ms: None, max_tokens: None, max_micro_usd: None };
+    let none = || Budgets {
+        max_steps: None,
+        max_tool_calls: None,
+        max_duration_ms: None,
+        max_tokens: None,
+        max_micro_usd: None,
+    };
     [
         (BudgetKind::Steps, Budgets { max_steps: Some(1), ..none() }, Budgets { max_steps: Some(2), ..none() }),
-        (BudgetKind::ToolCalls, Budgets { max_tool_calls: Some(1), ..none() }, Budgets { max_tool_calls: Some(2), ..none() }),
-        (BudgetKind::Duration, Budgets { max_duration_ms: Some(500), ..none() }, Budgets { max_duration_ms: Some(5000), ..none() }),
+        (
+            BudgetKind::ToolCalls,
+            Budgets { max_tool_calls: Some(1), ..none() },
+            Budgets { max_tool_calls: Some(2), ..none() },
+        ),
+        (
+            BudgetKind::Duration,
+            Budgets { max_duration_ms: Some(500), ..none() },
+            Budgets { max_duration_ms: Some(5000), ..none() },
+        ),
         (BudgetKind::Tokens, Budgets { max_tokens: Some(10), ..none() }, Budgets { max_tokens: Some(100), ..none() }),
         (BudgetKind::Money, Budgets { max_micro_usd: Some(10), ..none() }, Budgets { max_micro_usd: None, ..none() }),
     ]

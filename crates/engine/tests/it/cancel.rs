@@ -102,10 +102,15 @@ async fn a_call_that_was_stopped_says_so() {
     act.gate().reached(1).await;
     rig.cancel(session).await.unwrap();
     rig.settled(session, turn).await;
-    let ends: Vec<Outcome> = rig.events(session).await.into_iter().filter_map(|event| match event.body {
-        Body::ToolCallCompleted(done) => Some(done.outcome),
-        _ => None,
-    }).collect();
+    let ends: Vec<Outcome> = rig
+        .events(session)
+        .await
+        .into_iter()
+        .filter_map(|event| match event.body {
+            Body::ToolCallCompleted(done) => Some(done.outcome),
+            _ => None,
+        })
+        .collect();
     assert_eq!((ends, act.runs()), (vec![Outcome::Canceled, Outcome::NotRun], 1));
     rig.sound(session).await;
 }

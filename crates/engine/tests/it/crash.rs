@@ -48,7 +48,9 @@ async fn in_the_model_s_stream_the_attempt_is_closed_and_the_next_one_answers() 
     ];
     assert_eq!(rig.types(session).await, expected);
     let events = rig.events(session).await;
-    let (Body::ModelAttemptFailed(cut), Body::ModelOutputCompleted(done)) = (&events[3].body, &events[6].body) else { panic!("{events:?}") };
+    let (Body::ModelAttemptFailed(cut), Body::ModelOutputCompleted(done)) = (&events[3].body, &events[6].body) else {
+        panic!("{events:?}")
+    };
     assert_eq!((cut.attempt, cut.reason.kind, cut.text.as_str()), (1, FaultKind::Interrupted, "Half a sen"));
     assert_eq!((done.attempt, done.text.as_str()), (2, "A whole one."));
     rig.sound(session).await;
@@ -123,7 +125,8 @@ async fn a_retry_is_a_new_turn_that_points_back() {
     rig.crash_and_restart().await;
     rig.model_gate().open();
     rig.until(session, "it is interrupted", interrupted).await;
-    let Ok(tenure_core::command::Answer::Turn { turn_id }) = rig.command(session, Command::Retry { turn_id: old }).await
+    let Ok(tenure_core::command::Answer::Turn { turn_id }) =
+        rig.command(session, Command::Retry { turn_id: old }).await
     else {
         panic!("no turn")
     };

@@ -86,7 +86,8 @@ async fn an_exec_or_network_call_is_unknown_and_never_run_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_only_asked_for_is_run() {
-    let (look, act) = (TestTool::new("look", ToolKind::Read).gated().shared(), TestTool::new("act", ToolKind::Exec).shared());
+    let (look, act) =
+        (TestTool::new("look", ToolKind::Read).gated().shared(), TestTool::new("act", ToolKind::Exec).shared());
     let calls = json!([{"call": {"name": "look", "input": {}}}, {"call": {"name": "act", "input": {}}}]);
     let mut rig = Rig::steps(json!([{"do": calls}, {"do": [{"text": "done"}]}])).tool(&look).tool(&act).start().await;
     let session = rig.create_with(policy(Resume::Safe)).await;
@@ -101,7 +102,8 @@ async fn a_call_that_was_only_asked_for_is_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_result_that_was_recorded_is_used() {
-    let (one, two) = (TestTool::new("one", ToolKind::Exec).shared(), TestTool::new("two", ToolKind::Read).gated().shared());
+    let (one, two) =
+        (TestTool::new("one", ToolKind::Exec).shared(), TestTool::new("two", ToolKind::Read).gated().shared());
     let calls = json!([{"call": {"name": "one", "input": {}}}, {"call": {"name": "two", "input": {}}}]);
     let mut rig = Rig::steps(json!([{"do": calls}, {"do": [{"text": "done"}]}])).tool(&one).tool(&two).start().await;
     let session = rig.create_with(policy(Resume::Safe)).await;
@@ -197,7 +199,8 @@ async fn a_write_whose_file_is_neither_is_left_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn beside_a_pending_approval_a_cut_read_is_run_again() {
-    let (look, act) = (TestTool::new("look", ToolKind::Read).gated().shared(), TestTool::new("act", ToolKind::Exec).shared());
+    let (look, act) =
+        (TestTool::new("look", ToolKind::Read).gated().shared(), TestTool::new("act", ToolKind::Exec).shared());
     let calls = json!([{"call": {"name": "look", "input": {}}}, {"call": {"name": "act", "input": {}}}]);
     let mut rig = Rig::steps(json!([{"do": calls}, {"do": [{"text": "done"}]}])).tool(&look).tool(&act).start().await;
     let session = rig.create().await;

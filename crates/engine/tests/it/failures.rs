@@ -39,19 +39,33 @@ fn about(expected: Duration, began: Instant) {
 #[tokio::test(start_paused = true)]
 async fn what_may_help_is_tried_again() {
     let cases = [
-        (json!([{"error": {"kind": "rate_limited", "message": "slow", "retry_after_ms": 20_000}}]), FaultKind::RateLimited, "", 20),
+        (
+            json!([{"error": {"kind": "rate_limited", "message": "slow", "retry_after_ms": 20_000}}]),
+            FaultKind::RateLimited,
+            "",
+            20,
+        ),
         (json!([{"error": {"kind": "server", "message": "oops"}}]), FaultKind::Server, "", 0),
         (json!([{"text": "Half "}, {"drop": true}]), FaultKind::StreamCut, "Half ", 0),
         (json!([{"stall": true}]), FaultKind::StreamStalled, "", 30),
         (json!([{"text": "Half "}, {"stall": true}]), FaultKind::StreamStalled, "Half ", 5),
-        (json!([{"text": "Half "}, {"error": {"kind": "overloaded", "message": "busy"}}]), FaultKind::Overloaded, "Half ", 0),
+        (
+            json!([{"text": "Half "}, {"error": {"kind": "overloaded", "message": "busy"}}]),
+            FaultKind::Overloaded,
+            "Half ",
+            0,
+        ),
     ];
     for (actions, kind, text, seconds) in cases {
         let rig = Rig::script(once(actions)).start().await;
         let session = rig.create().await;
         let began = Instant::now();
         let record = rig.ask(session, "go").await;
-        assert_eq!((record.status, record.response.unwrap().text.as_str()), (RecordStatus::Completed, "well"), "{kind:?}");
+        assert_eq!(
+            (record.status, record.response.unwrap().text.as_str()),
+            (RecordStatus::Completed, "well"),
+            "{kind:?}"
+        );
         let failed = failed_attempts(&rig, session).await;
         assert_eq!((failed.len(), failed[0].reason.kind, failed[0].text.as_str()), (1, kind, text));
         about(Duration::from_secs(seconds), began);
@@ -72,11 +86,16 @@ async fn a_sign_of_life_keeps_the_watchdog_quiet() {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_help_fails_the_turn_at_once() {
     for kind in ["auth", "bad_request", "unknown_model", "context_overflow"] {
-        let rig = Rig::steps(json!([{"do": [{"text": "Half "}, {"error": {"kind": kind, "message": "no way"}}]}])).start().await;
+        let rig = Rig::steps(json!([{"do": [{"text": "Half "}, {"error": {"kind": kind, "message": "no way"}}]}]))
+            .start()
+            .await;
         let session = rig.create().await;
         let record = rig.ask(session, "go").await;
         let error = record.error.unwrap();
-        assert_eq!((record.status, error.code.as_str(), error.message.as_str()), (RecordStatus::Failed, kind, "no way"));
+        assert_eq!(
+            (record.status, error.code.as_str(), error.message.as_str()),
+            (RecordStatus::Failed, kind, "no way")
+        );
         assert_eq!(failed_attempts(&rig, session).await.len(), 1);
         rig.sound(session).await;
     }
@@ -84,7 +103,8 @@ async fn what_cannot_help_fails_the_turn_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn ten_attempts_are_enough() {
-    let rig = Rig::steps(json!([{"do": [{"text": "x"}, {"error": {"kind": "server", "message": "oops"}}]}])).start().await;
+    let rig =
+        Rig::steps(json!([{"do": [{"text": "x"}, {"error": {"kind": "server", "message": "oops"}}]}])).start().await;
     let session = rig.create().await;
     let record = rig.ask(session, "go").await;
     assert_eq!((record.status, record.error.unwrap().code.as_str()), (RecordStatus::Failed, "server"));

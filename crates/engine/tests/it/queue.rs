@@ -28,7 +28,8 @@ async fn a_queued_turn_starts_when_the_open_one_is_done() {
     for turn in [first, second, third] {
         assert_eq!(rig.settled(session, turn).await.status, RecordStatus::Completed);
     }
-    let started: Vec<_> = rig.events(session).await.into_iter().filter(|event| matches!(event.body, Body::TurnStarted(_))).collect();
+    let started: Vec<_> =
+        rig.events(session).await.into_iter().filter(|event| matches!(event.body, Body::TurnStarted(_))).collect();
     assert_eq!(started.iter().filter_map(|event| event.turn_id).collect::<Vec<_>>(), [first, second, third]);
     rig.sound(session).await;
 }
@@ -142,7 +143,12 @@ async fn appended_messages_wait_for_a_turn() {
         let answer = rig.command(session, append(text)).await.unwrap();
         assert!(matches!(answer, Answer::Message { turn_id: None, .. }));
     }
-    let run = Command::SendMessage { role: Role::User, parts: vec![Part::text("three")], delivery: Delivery::Queue, auto_run: Some(true) };
+    let run = Command::SendMessage {
+        role: Role::User,
+        parts: vec![Part::text("three")],
+        delivery: Delivery::Queue,
+        auto_run: Some(true),
+    };
     let Ok(Answer::Message { turn_id: Some(turn), .. }) = rig.command(session, run).await else { panic!("no turn") };
     assert_eq!(rig.settled(session, turn).await.messages.len(), 3);
     rig.sound(session).await;

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use tenure_core::{message::joined_text, event::Body, tool::{ToolKind, ToolResult}};
+use tenure_core::{
+    event::Body,
+    message::joined_text,
+    tool::{ToolKind, ToolResult},
+};
 use tenure_engine::RecordStatus;
 use tenure_store::{Limit, MemoryStore, Store};
 use tenure_testkit::{Rig, TestTool, trusting};

@@ -18,7 +18,8 @@ fn set<T>(place: &mut T, said: Option<T>) {
     }
 }
 
-pub(crate) fn new_session(body: wire::CreateSession) -> NewSession {
+/// A session as asked for, over the daemon's own policy.
+pub(crate) fn new_session(body: wire::CreateSession, base: Policy) -> NewSession {
     let wire::CreateSession {
         workspace_path,
         system_prompt,
@@ -49,7 +50,7 @@ pub(crate) fn new_session(body: wire::CreateSession) -> NewSession {
     };
     NewSession {
         settings,
-        policy: over_policy(Policy::default(), policy.unwrap_or_default()),
+        policy: over_policy(base, policy.unwrap_or_default()),
         budgets: over_budgets(Budgets::default(), budgets.unwrap_or_default()),
     }
 }
@@ -234,7 +235,7 @@ mod tests {
     #[test]
     fn a_bare_create_takes_the_defaults() {
         let body = wire::CreateSession { workspace_path: "/w".into(), ..Default::default() };
-        let new = new_session(body);
+        let new = new_session(body, Policy::default());
         let expected = Settings { workspace_path: "/w".into(), auto_run: true, ..Settings::default() };
         assert_eq!((new.settings, new.policy, new.budgets), (expected, Policy::default(), Budgets::default()));
     }

@@ -31,7 +31,8 @@ pub(crate) async fn create(
     check_create(&app, &body).await?;
     let engine = app.engine.clone();
     // In a task of its own: a client that goes away in the middle does not leave half a session behind.
-    let making = tokio::spawn(async move { engine.create(convert::new_session(body), key, actor()).await });
+    let new = convert::new_session(body, app.about.policy.clone());
+    let making = tokio::spawn(async move { engine.create(new, key, actor()).await });
     let session = making.await.map_err(|error| internal(&error.to_string()))??;
     let mut response = json(StatusCode::CREATED, &Created { session_id: session.to_string() });
     set_header(&mut response, header::LOCATION, format!("/v1/sessions/{session}"))?;

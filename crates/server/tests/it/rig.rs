@@ -111,7 +111,7 @@ impl Daemon {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let about = About { durability: "memory".into() };
+        let about = About { durability: "memory".into(), ..About::default() };
         let access = Access::new(TOKEN);
         let serving = tokio::spawn(tenure_server::serve(listener, engine.clone(), access, limits, about, stop.clone()));
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
