@@ -48,14 +48,15 @@ impl Secrets {
         self.0.is_empty()
     }
 
-    /// The same secrets as they are spelled inside a JSON string, for arguments that stream in as text.
+    /// The same secrets, also as they are spelled inside a JSON string: for arguments that stream in as text.
     pub fn in_json(&self) -> Secrets {
         let spelled = |secret: &Secret| {
             let quoted = Value::from(secret.value.as_str()).to_string();
             Secret { mark: secret.mark.clone(), value: quoted[1..quoted.len() - 1].to_owned() }
         };
-        let mut all: Vec<Secret> = self.0.iter().map(spelled).collect();
+        let mut all: Vec<Secret> = self.0.iter().flat_map(|secret| [spelled(secret), secret.clone()]).collect();
         all.sort_by(|a, b| b.value.len().cmp(&a.value.len()).then(a.mark.cmp(&b.mark)));
+        all.dedup_by(|a, b| a.value == b.value);
         Self(all.into())
     }
 
@@ -219,6 +220,7 @@ mod tests {
         let secrets = Secrets::new([("KEY".to_owned(), "pa\"ss\\word".to_owned())]);
         let spelled = serde_json::json!({ "x": "pa\"ss\\word" }).to_string();
         assert_eq!(secrets.in_json().redact(&spelled), r#"{"x":"${secret:KEY}"}"#);
+        assert_eq!(secrets.in_json().redact("pa\"ss\\word"), "${secret:KEY}");
     }
 
     #[test]

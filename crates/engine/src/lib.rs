@@ -20,7 +20,7 @@ use tenure_core::{
     session::{Session, Settings, create},
 };
 use tenure_store::{CreateKey, Row, Store};
-use tokio::sync::{OnceCell, oneshot, watch};
+use tokio::sync::{OnceCell, mpsc::error::TrySendError, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 mod clock;
@@ -272,17 +272,17 @@ impl Engine {
             let handle = self.warm(id).await?;
             let (reply, answer) = oneshot::channel();
             match handle.mailbox.try_send(Box::new(letter(reply))) {
-                Ok(()) => {
-                    if let Ok(answer) = answer.await {
-                        return Ok(answer);
-                    }
-                }
-                Err(tokio::sync::mpsc::error::TrySendError::Full(_)) => return Err(Error::Overloaded),
-                Err(tokio::sync::mpsc::error::TrySendError::Closed(_)) => {}
-            }
-            // The task is ending and has not read the letter.
-            if let Ended::Failed(error) = handle.ended().await {
-                return Err(error);
+                Ok(()) => match answer.await {
+                    Ok(answer) => return Ok(answer),
+                    // It was put out of memory with the letter unread, or broke over it or beside it.
+                    Err(_) => match handle.ended().await {
+                        Ended::Retired => {}
+                        Ended::Failed(error) => return Err(error),
+                    },
+                },
+                Err(TrySendError::Full(_)) => return Err(Error::Overloaded),
+                // It is ending for reasons of its own; the next one is asked.
+                Err(TrySendError::Closed(_)) => drop(handle.ended().await),
             }
         }
     }

@@ -157,10 +157,7 @@ impl ModelCall {
             }
             Err(error) => {
                 let raw = self.secrets.in_json().redact(&arguments).into_owned();
-                (
-                    json!({ "malformed": self.secrets.redact(&raw) }),
-                    Some(format!("the arguments are not valid JSON: {error}")),
-                )
+                (json!({ "malformed": raw }), Some(format!("the arguments are not valid JSON: {error}")))
             }
         };
         ToolCall {

@@ -334,7 +334,7 @@ impl Warm {
     }
 
     async fn retry_held(&mut self) {
-        if !self.held.is_empty() && self.disk_retry_at().is_none() {
+        if !self.held.is_empty() && self.lost.is_none() && self.disk_retry_at().is_none() {
             self.write_held().await;
         }
     }
@@ -386,6 +386,12 @@ impl Warm {
     /// A stop of the daemon: work is ended, nothing is written about it.
     async fn halt(&mut self, letters: mpsc::Receiver<Box<Mail>>) {
         drop(letters);
+        // What waits for the disk has ended already.
+        for news in self.held.drain(..) {
+            if let News::Done(done) = news {
+                self.running.remove(&done.effect);
+            }
+        }
         for token in self.running.values() {
             token.cancel();
         }

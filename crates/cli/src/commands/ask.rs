@@ -8,11 +8,11 @@ use std::{io::Read as _, path::PathBuf, time::Duration};
 use anyhow::Context as _;
 use clap::Args;
 use tenure_client::{Client, Until};
-use tenure_wire::{CreateSession, Part, Policy, RecoveryPolicy, SendMessage};
+use tenure_wire::{CreateSession, Part, Policy, SendMessage};
 
 use super::Context;
 use crate::{
-    config, daemon, data,
+    daemon, data,
     exit::{Exit, Problem},
     lookup,
     terminal::{self, Output},

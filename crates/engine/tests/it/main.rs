@@ -12,6 +12,7 @@ mod keys;
 mod many;
 mod queue;
 mod secrets;
+mod simulation;
 mod steps;
 mod subscriptions;
 mod turn;
