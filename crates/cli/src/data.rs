@@ -48,7 +48,7 @@ pub fn token(data: &Path) -> anyhow::Result<String> {
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
     let token = random_hex()?;
-    replace(&path, format!("{token}\n").as_bytes())?;
+    replace(&path, format!("{token}\n").as_bytes(), Keep::Synced)?;
     Ok(token)
 }
 
@@ -73,7 +73,8 @@ fn make_private(path: &Path) -> anyhow::Result<()> {
 }
 
 pub fn write_note(data: &Path, note: &DaemonInfo) -> anyhow::Result<()> {
-    replace(&data.join(NOTE_FILE), serde_json::to_string(note)?.as_bytes())
+    // Nobody needs it after a power cut, so a start does not wait for the disk.
+    replace(&data.join(NOTE_FILE), serde_json::to_string(note)?.as_bytes(), Keep::Unsynced)
 }
 
 pub fn remove_note(data: &Path) {
@@ -81,13 +82,22 @@ pub fn remove_note(data: &Path) {
     let _ = fs::remove_file(data.join(NOTE_FILE));
 }
 
+/// Whether a file has to survive a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    Synced,
+    Unsynced,
+}
+
 /// Puts a private file in its place in one step: a reader sees the old or the new one, never a half.
-pub fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+pub fn replace(path: &Path, bytes: &[u8], keep: Keep) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let new = path.with_extension(format!("new-{}", std::process::id()));
         let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(bytes)?;
-        file.sync_all()?;
+        if keep == Keep::Synced {
+            file.sync_all()?;
+        }
         fs::rename(&new, path)
     };
     write().with_context(|| format!("cannot write {}", path.display()))

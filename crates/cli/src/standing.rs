@@ -47,7 +47,7 @@ impl Standing for FileStanding {
         rules.push(rule);
         let kept = serde_json::to_vec_pretty(&*rules)
             .map_err(anyhow::Error::from)
-            .and_then(|bytes| data::replace(&self.path, &bytes));
+            .and_then(|bytes| data::replace(&self.path, &bytes, data::Keep::Synced));
         if let Err(error) = kept {
             tracing::warn!("an answer given for always holds until the daemon ends: {error:#}");
         }
