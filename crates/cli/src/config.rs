@@ -91,7 +91,9 @@ pub fn read(data: &Path) -> anyhow::Result<Config> {
     match std::fs::read_to_string(&path) {
         Ok(text) => Ok(parse(&path, &text)?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
-        Err(error) => Err(Problem::usage(format!("cannot read {}: {error}", path.display()), "").into()),
+        Err(error) => {
+            Err(Problem::usage(format!("cannot read {}: {error}", path.display()), "mend or remove it").into())
+        }
     }
 }
 

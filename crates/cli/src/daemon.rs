@@ -16,7 +16,9 @@ use tenure_client::{
     discover::{self, Absent},
 };
 
-use crate::{data, exit::Problem};
+use tokio::sync::watch;
+
+use crate::{data, exit::Problem, terminal};
 
 /// A background daemon ends this long after its last client and turn.
 pub const IDLE_END: Duration = Duration::from_secs(10 * 60);
@@ -49,7 +51,14 @@ pub async fn connect(data: &Path) -> anyhow::Result<Client> {
             Err(_) => {}
         },
         Err(unreadable @ Absent::Unreadable { .. }) => {
-            return Err(Problem::no_daemon(unreadable.to_string(), "remove the file, or choose another --data").into());
+            return Err(Problem::no_daemon(unreadable.to_string(), "choose another --data").into());
+        }
+        Err(garbled @ Absent::Garbled { .. }) => {
+            return Err(Problem::no_daemon(garbled.to_string(), "remove the file, or choose another --data").into());
+        }
+        Err(tokenless @ Absent::NoToken { .. }) => {
+            let hint = "end that process; the next daemon makes a new token";
+            return Err(Problem::no_daemon(tokenless.to_string(), hint).into());
         }
     }
     start(data).await
@@ -59,6 +68,23 @@ pub async fn connect(data: &Path) -> anyhow::Result<Client> {
 pub fn finder(data: &Path) -> Find {
     let data = data.to_owned();
     Arc::new(move || discover::read(&data).ok().map(|running| running.target))
+}
+
+/// Tells that the daemon is being looked for, or that it is back, whenever that changes. Never ends.
+pub async fn tell_missed(missed: &mut watch::Receiver<bool>) -> bool {
+    if missed.changed().await.is_err() {
+        return std::future::pending().await;
+    }
+    let is_missed = *missed.borrow_and_update();
+    if is_missed {
+        let seconds = tenure_client::stream::PATIENCE.as_secs();
+        terminal::note(&format!(
+            "\nThe daemon is gone. Waiting {seconds} s for it; `tenure sessions` in another terminal starts one.\n"
+        ));
+    } else {
+        terminal::note("The daemon is back.\n");
+    }
+    is_missed
 }
 
 async fn wait_for_daemon(data: &Path, at_most: Duration) -> Result<Client, Absent> {
@@ -80,7 +106,10 @@ async fn start(data: &Path) -> anyhow::Result<Client> {
     let deadline = Instant::now() + START_MAX;
     while Instant::now() < deadline {
         if let Ok((client, note)) = discover::find(data).await {
-            eprintln!("Started a daemon in the background: process {} at {}.", note.pid, note.address);
+            // Another one may have been faster: the folder's lock let it in, and ours ends.
+            if note.pid == child.id() {
+                eprintln!("Started a daemon in the background: process {} at {}.", note.pid, note.address);
+            }
             return Ok(client);
         }
         if child.try_wait()?.is_some() {

@@ -25,6 +25,10 @@ pub fn folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
             directories::BaseDirs::new().ok_or_else(home)?.data_dir().join("tenure")
         }
     };
+    if path.exists() && !path.is_dir() {
+        let message = format!("the data folder {} is not a folder", path.display());
+        return Err(Problem::usage(message, "choose another one with --data DIR").into());
+    }
     std::path::absolute(&path).with_context(|| format!("the data folder {} cannot be named", path.display()))
 }
 

@@ -82,8 +82,10 @@ pub fn report(error: &anyhow::Error, output: Output) -> Exit {
         }
         Output::Text => {
             let look = terminal::stderr_look();
-            let code = if code.is_empty() { String::new() } else { format!(" ({code})") };
-            eprintln!("{} {message}{}", look.paint(Tone::Bad, "error:"), look.paint(Tone::Faint, &code));
+            // People see from the message that it is about their command line.
+            let code = if exit == Exit::Usage { String::new() } else { format!(" ({code})") };
+            let (first, rest) = message.split_at(message.find('\n').unwrap_or(message.len()));
+            eprintln!("{} {first}{}{rest}", look.paint(Tone::Bad, "error:"), look.paint(Tone::Faint, &code));
             if !hint.is_empty() {
                 eprintln!("{} {hint}", look.paint(Tone::Good, "hint:"));
             }
@@ -95,17 +97,23 @@ pub fn report(error: &anyhow::Error, output: Output) -> Exit {
 fn classed(error: &anyhow::Error) -> (Exit, String, String) {
     use tenure_client::Error;
     if let Some(problem) = error.downcast_ref::<Problem>() {
-        let code = if problem.exit == Exit::Usage { "" } else { problem.code };
-        return (problem.exit, code.to_owned(), problem.hint.clone());
+        return (problem.exit, problem.code.to_owned(), problem.hint.clone());
     }
     match error.downcast_ref::<Error>() {
+        // A command takes the token from the file, as the daemon did when it started.
+        Some(refused @ Error::Refused(_)) if refused.code() == Some("unauthorized") => {
+            let hint = "the token file changed since the daemon started: end that daemon, then try again";
+            (Exit::Refused, "unauthorized".into(), hint.into())
+        }
         Some(refused @ Error::Refused(_)) => {
             let (code, hint) = (refused.code().unwrap_or_default(), refused.hint().unwrap_or_default());
             (Exit::Refused, code.to_owned(), hint.to_owned())
         }
-        Some(Error::Unreachable { .. } | Error::Strange { .. }) => {
-            (Exit::NoDaemon, "unreachable".into(), "see whether it runs: tenure sessions, or its daemon.log".into())
-        }
+        Some(Error::Unreachable { .. } | Error::Strange { .. }) => (
+            Exit::NoDaemon,
+            "unreachable".into(),
+            "`tenure sessions` finds or starts one; daemon.log in the data folder may say what happened".into(),
+        ),
         None => (Exit::Failed, "failed".into(), String::new()),
     }
 }

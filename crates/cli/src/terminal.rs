@@ -16,6 +16,8 @@ pub enum Output {
 const WIDTH_MIN: usize = 20;
 /// For terminals that do not say how wide they are.
 const WIDTH_UNKNOWN: usize = 100;
+/// A terminal that says so often in a row that there is nothing more is gone.
+const ENDS_MAX: u32 = 8;
 
 pub fn stdout_look() -> Look {
     look_of(&io::stdout())
@@ -91,8 +93,17 @@ impl Lines {
     pub fn of_stdin() -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
         std::thread::spawn(move || {
-            for line in io::stdin().lock().lines() {
-                let Ok(line) = line else { return };
+            let mut ends = 0;
+            // Ctrl-D is not the end of a terminal: it counts as an empty line.
+            while ends < ENDS_MAX {
+                let mut line = String::new();
+                match io::stdin().lock().read_line(&mut line) {
+                    Ok(0) => ends += 1,
+                    Ok(_) => ends = 0,
+                    // Such a line is no answer either.
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => line.clear(),
+                    Err(_) => return,
+                }
                 if sender.send(line).is_err() {
                     return;
                 }

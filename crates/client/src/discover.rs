@@ -38,6 +38,10 @@ pub enum Absent {
     Silent { pid: u32, address: String },
     #[error("cannot read {}: {why}", .path.display())]
     Unreadable { path: PathBuf, why: String },
+    #[error("{} is not the note of a daemon: {why}", .path.display())]
+    Garbled { path: PathBuf, why: String },
+    #[error("the daemon (process {pid}) runs, but its token file {} is gone", .path.display())]
+    NoToken { path: PathBuf, pid: u32 },
 }
 
 /// A daemon whose process lives.
@@ -52,12 +56,12 @@ pub fn read(data: &Path) -> Result<Running, Absent> {
     let path = data.join(NOTE_FILE);
     let Some(text) = read_text(&path)? else { return Err(Absent::NoNote { data: data.to_owned() }) };
     let note: DaemonInfo =
-        serde_json::from_str(&text).map_err(|error| Absent::Unreadable { path, why: error.to_string() })?;
+        serde_json::from_str(&text).map_err(|error| Absent::Garbled { path, why: error.to_string() })?;
     if !is_current(&note) {
         return Err(Absent::Gone { data: data.to_owned(), pid: note.pid });
     }
     let path = data.join(TOKEN_FILE);
-    let missing = || Absent::Unreadable { path: path.clone(), why: "there is no such file".into() };
+    let missing = || Absent::NoToken { path: path.clone(), pid: note.pid };
     let token = read_text(&path)?.ok_or_else(missing)?.trim().to_owned();
     Ok(Running { target: Target::new(format!("http://{}", note.address), token), note })
 }
@@ -127,6 +131,6 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         assert!(matches!(read(data.path()), Err(Absent::NoNote { .. })));
         std::fs::write(data.path().join(NOTE_FILE), "{").unwrap();
-        assert!(matches!(read(data.path()), Err(Absent::Unreadable { .. })));
+        assert!(matches!(read(data.path()), Err(Absent::Garbled { .. })));
     }
 }

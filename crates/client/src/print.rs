@@ -171,6 +171,7 @@ impl Printer {
 
     fn other(&mut self, event: &Event) {
         match (self.detail, told(event)) {
+            (Detail::Story, Some(_)) if turn_tells_it(event) => {}
             (Detail::Story, Some((tone, line))) => self.note(tone, &line),
             (Detail::Log, Some((_, line))) => self.log_line(event, &line),
             (Detail::Log, None) => self.log_line(event, &background(event)),
@@ -231,7 +232,10 @@ fn completed(data: &Value) -> (Tone, String) {
         ("finished", _) => (Tone::Bad, format!("✗ {name}  {took}  {}", text(data, "error"))),
         ("unknown", _) => (Tone::Ask, format!("? {name}  whether it took effect is unknown; it was not run again")),
         ("canceled", _) => (Tone::Bad, format!("✗ {name}  canceled")),
-        _ => (Tone::Bad, format!("✗ {name}  not run: {}", text(data, "error"))),
+        _ => {
+            let why = text(data, "error");
+            (Tone::Bad, format!("✗ {name}  not run: {}", why.strip_prefix("not run: ").unwrap_or(why)))
+        }
     }
 }
 
@@ -263,6 +267,12 @@ fn model_line(data: &Value) -> String {
 fn attempt_failed(data: &Value) -> String {
     let kind = text(&data["reason"], "kind");
     format!("The model's answer was cut ({kind}): {}", text(&data["reason"], "message"))
+}
+
+/// A failed attempt that is not tried again ends the turn, and its end tells why.
+fn turn_tells_it(event: &Event) -> bool {
+    let (data, kind) = (&event.data, text(&event.data["reason"], "kind"));
+    event.wire_type == "model_attempt_failed" && data["retry_at"].is_null() && kind != "interrupted"
 }
 
 fn interrupted(data: &Value) -> String {

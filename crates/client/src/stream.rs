@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 use crate::{Client, Error, Target, sse};
 
@@ -13,6 +13,8 @@ pub const BACKOFF_MIN: Duration = Duration::from_millis(25);
 pub const BACKOFF_MAX: Duration = Duration::from_secs(1);
 /// How long a lost daemon is looked for before an error is given out.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+/// A daemon that is back sooner was not missed.
+pub const MISSED_AFTER: Duration = Duration::from_secs(2);
 /// The daemon sends a sign of life every 15 s; a connection that is silent for longer than this is given up.
 pub const SILENCE_MAX: Duration = Duration::from_secs(45);
 
@@ -53,6 +55,7 @@ pub struct EventStream {
     connections: u32,
     tries: u32,
     lost_at: Option<Instant>,
+    missed: watch::Sender<bool>,
 }
 
 struct Link {
@@ -84,6 +87,7 @@ impl EventStream {
             connections: 0,
             tries: 0,
             lost_at: None,
+            missed: watch::Sender::new(false),
         }
     }
 
@@ -113,6 +117,11 @@ impl EventStream {
     /// How many connections were made so far: more than one means that it was lost and found again.
     pub fn connections(&self) -> u32 {
         self.connections
+    }
+
+    /// Whether the daemon is being looked for, for longer than a restart takes. It changes while `next` waits.
+    pub fn missed(&self) -> watch::Receiver<bool> {
+        self.missed.subscribe()
     }
 
     /// The next item; `None` at the present where it should end there. May be dropped while it waits: nothing is lost. After an error it may be asked again and goes on trying.
@@ -172,6 +181,9 @@ impl EventStream {
             self.tries = 0;
             return Err(error);
         }
+        if lost_at.elapsed() >= MISSED_AFTER {
+            self.missed.send_if_modified(|missed| !std::mem::replace(missed, true));
+        }
         let wait = BACKOFF_MIN.saturating_mul(1 << self.tries.min(10)).min(BACKOFF_MAX);
         self.tries += 1;
         tokio::time::sleep(wait).await;
@@ -192,6 +204,7 @@ impl EventStream {
             Ok(Some(Ok(bytes))) => {
                 // Bytes are what tells a daemon that is back from one that only accepts connections.
                 self.lost_at = None;
+                self.missed.send_if_modified(|missed| std::mem::replace(missed, false));
                 match link.parser.push(&bytes) {
                     Ok(()) => Read::Nothing,
                     Err(error) => {

@@ -15,6 +15,7 @@ use tenure_core::{
 };
 use tenure_models::{Model, ModelEvent, Patience};
 use tenure_tools::Registry;
+use tokio::time::Instant;
 
 use crate::warm::Shower;
 
@@ -56,9 +57,9 @@ impl ModelCall {
     }
 
     async fn stream(&self, reply: &mut Reply, patience: Patience) -> Result<StopReason, Fault> {
-        let first = patience.first_byte;
-        let mut stream = within(first, self.model.stream(self.request.clone())).await??;
-        let mut limit = first;
+        let begun = Instant::now();
+        let mut stream = within(patience.first_byte, self.model.stream(self.request.clone())).await??;
+        let mut limit = patience.first_byte.saturating_sub(begun.elapsed());
         loop {
             let Some(event) = within(limit, stream.next()).await? else {
                 let why = "the stream ended without its closing mark";

@@ -26,6 +26,7 @@ pub struct UnwillingStore {
     appends: AtomicUsize,
     spool_appends: AtomicUsize,
     claims: AtomicUsize,
+    panics: AtomicUsize,
     /// How often something was refused.
     refused: watch::Sender<usize>,
 }
@@ -39,6 +40,7 @@ impl UnwillingStore {
             appends: AtomicUsize::new(0),
             spool_appends: AtomicUsize::new(0),
             claims: AtomicUsize::new(0),
+            panics: AtomicUsize::new(0),
             refused: watch::channel(0).0,
         })
     }
@@ -65,6 +67,12 @@ impl UnwillingStore {
     pub fn refuse_claims(&self, session: SessionId, times: usize) {
         self.aim(session, None);
         self.claims.store(times, Ordering::SeqCst);
+    }
+
+    /// The next so many decisions of this session meet a bug of the store.
+    pub fn panic_on_appends(&self, session: SessionId, times: usize) {
+        self.aim(session, None);
+        self.panics.store(times, Ordering::SeqCst);
     }
 
     /// Waits until something was refused so many times.
@@ -115,6 +123,9 @@ impl Store for UnwillingStore {
     }
     async fn append(&self, session: SessionId, epoch: Epoch, expected_seq: u64, events: &[Event]) -> Result<Head> {
         self.judge_decision(session, events)?;
+        if self.judge(session, &self.panics, "events").is_err() {
+            panic!("a store that breaks on purpose");
+        }
         self.inner.append(session, epoch, expected_seq, events).await
     }
     async fn head(&self, session: SessionId) -> Result<Head> {

@@ -58,12 +58,20 @@ fn kill_until_gone(find: impl Fn() -> Vec<Process>) -> Vec<String> {
     }
 }
 
-/// The recorded ones that still live, what descends from them, and the marked ones.
+/// What descends from the recorded ones that still live, then these themselves, and the marked ones. A recorded one is
+/// kept to the last: while it lives, whatever loses its parent becomes its child and can still be found.
 fn leftovers(recorded: &[Recorded], entries: &[String]) -> Vec<Process> {
     let mut found: Vec<Process> = vec![];
     for process in recorded.iter().filter_map(Recorded::find) {
-        found.extend(process::descendants(process.pid));
-        found.push(process);
+        let mut below = process::descendants(process.pid);
+        if below.is_empty() {
+            // One that changes its parent in the middle of a look may be missed by it, but not by the next.
+            below = process::descendants(process.pid);
+        }
+        match below.is_empty() {
+            true => found.push(process),
+            false => found.extend(below),
+        }
     }
     if !entries.is_empty() {
         found.extend(process::all().into_values().filter(|process| process.has_in_environment(entries)));

@@ -84,7 +84,10 @@ fn choose(waiting: &[Approval], given: Option<&str>) -> Result<String, Problem> 
             }
         }
         (None, [only]) => Ok(only.tool_call_id.clone()),
-        (None, []) => Err(Problem::usage("nothing waits for an answer in this session", "see: tenure session show")),
+        (None, []) => Err(Problem::usage(
+            "nothing waits for an answer in this session",
+            "`tenure session show` tells what it does",
+        )),
         (None, several) => {
             let lines: Vec<String> = several.iter().map(listed).collect();
             let message = format!("{} calls wait for an answer:\n  {}", several.len(), lines.join("\n  "));

@@ -87,7 +87,12 @@ fn text_of(given: &str) -> anyhow::Result<String> {
         "-" => {
             let mut text = String::new();
             let limited = std::io::stdin().lock().take(TEXT_BYTES_MAX as u64 + 1).read_to_string(&mut text);
-            limited.context("cannot read the text from stdin")?;
+            match limited {
+                Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                    return Err(Problem::usage("the text from stdin is not UTF-8", "send plain text").into());
+                }
+                read => read.context("cannot read the text from stdin")?,
+            };
             text
         }
         given => given.to_owned(),
@@ -119,8 +124,12 @@ async fn new_session(
     answers: &Answers,
 ) -> anyhow::Result<(String, u64)> {
     let folder = &arguments.workspace;
-    let no_folder = |error| Problem::usage(format!("the workspace {}: {error}", folder.display()), "");
+    let hint = "name an existing folder with --workspace DIR";
+    let no_folder = |error| Problem::usage(format!("the workspace {}: {error}", folder.display()), hint);
     let workspace = folder.canonicalize().map_err(no_folder)?;
+    if !workspace.is_dir() {
+        return Err(Problem::usage(format!("the workspace {} is not a folder", folder.display()), hint).into());
+    }
     let utf8 = || Problem::usage("the workspace's path is not UTF-8", "rename the folder");
     let approval = match answers {
         Answers::Person => None,
@@ -137,9 +146,10 @@ async fn new_session(
     Ok((daemon::insist(&keyed, &find, || keyed.create(&create)).await?.session_id, 0))
 }
 
-/// The beginning of the first line that says something.
+/// The beginning of the first line that says something. A title holds no control characters; the text may.
 fn title_of(text: &str) -> String {
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let plain = text.replace(|c: char| c.is_control() && c != '\n', " ");
+    let line = plain.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("-");
     match line.chars().count() <= TITLE_CHARS_MAX {
         true => line.to_owned(),
         false => line.chars().take(TITLE_CHARS_MAX - 1).chain(['…']).collect(),
@@ -153,6 +163,8 @@ mod tests {
     #[test]
     fn a_title_is_the_first_line_cut() {
         assert_eq!(title_of("\n  hello \nworld"), "hello");
+        assert_eq!(title_of("\x1b[1mbold\tand\x07\r\nmore"), "[1mbold and");
+        assert_eq!(title_of("\x01\n"), "-");
         assert_eq!(title_of(&"ä".repeat(100)).chars().count(), TITLE_CHARS_MAX);
     }
 

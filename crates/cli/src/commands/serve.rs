@@ -55,13 +55,13 @@ Examples:
 #[command(after_help = format!("{EXAMPLES}\n\n{}", config::HELP))]
 pub struct Arguments {
     /// Where to listen: a loopback address; port 0 takes any free one [default: 127.0.0.1:8787]
-    #[arg(long, env = "TENURE_LISTEN", value_name = "ADDRESS")]
+    #[arg(long, env = "TENURE_LISTEN", hide_env_values = true, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// The model of sessions that name none [default: scripted]
-    #[arg(long, env = "TENURE_DEFAULT_MODEL", value_name = "MODEL")]
+    #[arg(long, env = "TENURE_DEFAULT_MODEL", hide_env_values = true, value_name = "MODEL")]
     default_model: Option<String>,
     /// What an acknowledged event survives [default: power]
-    #[arg(long, env = "TENURE_DURABILITY", value_enum)]
+    #[arg(long, env = "TENURE_DURABILITY", hide_env_values = true, value_enum)]
     durability: Option<Durability>,
     /// End when there was no client and no open turn for this long: for daemons that a command started
     #[arg(long, hide = true, value_name = "MS")]
@@ -175,7 +175,10 @@ fn not_opened(data: &Path, error: tenure_store::Error) -> Problem {
             let message = format!("the data folder {} is in use by the daemon with pid {pid}", data.display());
             Problem::failed("locked", message, "use that one, end it, or choose another folder with --data")
         }
-        other => Problem::failed("store", format!("the data folder {}: {other}", data.display()), ""),
+        other => {
+            let message = format!("the data folder {}: {other}", data.display());
+            Problem::failed("store", message, "mend it, or choose another folder with --data")
+        }
     }
 }
 

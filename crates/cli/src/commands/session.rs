@@ -129,10 +129,11 @@ async fn events(
         stream = stream.after(cursor);
     }
     let mut printer = Printer::new(terminal::stdout_look(), Detail::Log);
-    let mut interrupts = signal(SignalKind::interrupt())?;
+    let (mut missed, mut interrupts) = (stream.missed(), signal(SignalKind::interrupt())?);
     loop {
         let item = tokio::select! {
             item = stream.next() => item,
+            _ = daemon::tell_missed(&mut missed) => continue,
             _ = interrupts.recv() => return Ok(Exit::Interrupted),
         };
         let Some(item) = item else { break };

@@ -88,7 +88,7 @@ mod tests {
             created_at: "2026-01-01T00:00:00.000Z".into(),
             updated_at: "2026-01-01T00:00:00.000Z".into(),
             status: "active".into(),
-            workspace_path: "/home/someone/projects/a-project-with-a-long-name".into(),
+            workspace_path: "/data/someone/projects/a-project-with-a-long-name".into(),
             title: Some("Mend\nthe door".into()),
             last_turn_id: None,
         };
@@ -96,7 +96,7 @@ mod tests {
         let shown = table(&[row], now_ms, Look { width: 100, ..Look::PLAIN });
         assert_eq!(
             shown[1],
-            "sess_01K9ZZZZZZZZZZZZZZZZZZZZZZ  active                 2 h  Mend⏎the door             /home/someon…"
+            "sess_01K9ZZZZZZZZZZZZZZZZZZZZZZ  active                 2 h  Mend⏎the door             /data/someon…"
         );
         assert_eq!(age("nonsense", now_ms), "?");
     }

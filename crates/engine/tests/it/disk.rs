@@ -155,6 +155,21 @@ async fn a_session_that_cannot_be_warmed_says_so_and_can_be_later() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_bug_beside_a_session_ends_its_task_and_nothing_else() {
+    let (setup, store) = over(json!([{"do": [{"text": "a"}]}]));
+    let rig = setup.start().await;
+    let (session, other) = (rig.create().await, rig.create().await);
+    let mut watcher = rig.watch(session, Cursor::START).await;
+    store.panic_on_appends(session, 1);
+    let broken = rig.command(session, message("x", Delivery::Queue)).await;
+    assert!(matches!(broken, Err(Error::Bug(_))), "{broken:?}");
+    assert_eq!(rig.ask(other, "go").await.status, RecordStatus::Completed);
+    assert_eq!(rig.ask(session, "go").await.status, RecordStatus::Completed);
+    assert_eq!(watcher.until("turn_completed").await.len(), rig.sound(session).await.len());
+    assert!(rig.engine.notices().iter().any(|notice| notice.contains("a fault of the daemon")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn another_writer_ends_this_one_s_right_and_the_next_command_begins_anew() {
     let store = MemoryStore::new();
     let rig = Rig::steps(json!([{"do": [{"text": "a"}]}])).store(store.clone()).start().await;

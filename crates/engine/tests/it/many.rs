@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::json;
 use tenure_core::{cursor::Cursor, tool::ToolKind};
 use tenure_engine::{Error, RecordStatus};
+use tenure_store::{FaultyStore, MemoryStore, Store};
 use tenure_testkit::{Rig, TestTool, assert_sound, trusting};
 
 #[tokio::test(start_paused = true)]
@@ -45,26 +46,32 @@ async fn a_thousand_watchers_all_see_all() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_sessions_on_many_threads_each_keep_their_order() {
-    let look = TestTool::new("look", ToolKind::Read).showing(&["a", "b"]).shared();
-    let call = json!({"call": {"name": "look", "input": {}}});
-    let steps = json!([{"do": [{"text": "One two three", "chunk": 2, "pause_ms": 1}, call, call, call]}, {"do": [{"text": "done", "chunk": 1, "pause_ms": 1}]}]);
-    let rig = Arc::new(Rig::steps(steps).tool(&look).start().await);
-    let each = |_| {
-        let rig = rig.clone();
-        tokio::spawn(async move {
-            let session = rig.create().await;
-            let mut watcher = rig.watch(session, Cursor::START).await;
-            let turn = rig.say(session, "go").await;
-            let live = watcher.until("turn_completed").await;
-            rig.settled(session, turn).await;
-            assert_sound(&live);
-            rig.sound(session).await;
-        })
-    };
-    for session in (0..50).map(each).collect::<Vec<_>>() {
-        tokio::time::timeout(Duration::from_secs(60), session).await.expect("all come to their end").unwrap();
+    let stores: [Arc<dyn Store>; 2] = [MemoryStore::new(), FaultyStore::new()];
+    for store in stores {
+        let look = TestTool::new("look", ToolKind::Read).showing(&["a", "b"]).shared();
+        let call = json!({"call": {"name": "look", "input": {}}});
+        let steps = json!([
+            {"do": [{"text": "One two three", "chunk": 2, "pause_ms": 1}, call, call, call]},
+            {"do": [{"text": "done", "chunk": 1, "pause_ms": 1}]}
+        ]);
+        let rig = Arc::new(Rig::steps(steps).tool(&look).store(store).start().await);
+        let each = |_| {
+            let rig = rig.clone();
+            tokio::spawn(async move {
+                let session = rig.create().await;
+                let mut watcher = rig.watch(session, Cursor::START).await;
+                let turn = rig.say(session, "go").await;
+                let live = watcher.until("turn_completed").await;
+                rig.settled(session, turn).await;
+                assert_sound(&live);
+                rig.sound(session).await;
+            })
+        };
+        for session in (0..40).map(each).collect::<Vec<_>>() {
+            tokio::time::timeout(Duration::from_secs(60), session).await.expect("all come to their end").unwrap();
+        }
+        assert_eq!(look.runs(), 120);
     }
-    assert_eq!(look.runs(), 150);
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use tenure_core::{
     tool::ToolKind,
 };
 use tenure_engine::{StreamItem, Subscription};
-use tenure_store::MemoryStore;
+use tenure_store::{FaultyStore, MemoryStore, Store};
 use tenure_testkit::{Rig, TestTool, UnwillingStore, assert_sound, message, within};
 
 /// How many different lives are lived through; `SEED` in the environment picks one, `SEEDS` how many.
@@ -132,7 +132,8 @@ impl Life {
         let steps: Vec<Value> = [3, 2, 0, 3, 3, 0].map(|calls_max| step(&mut dice, calls_max)).to_vec();
         let script =
             json!({"steps": steps, "after": "repeat", "patience": {"first_byte_ms": 500, "between_bytes_ms": 300}});
-        let store = UnwillingStore::over(MemoryStore::new());
+        let inner: Arc<dyn Store> = if dice.roll(4) == 0 { FaultyStore::new() } else { MemoryStore::new() };
+        let store = UnwillingStore::over(inner);
         let idle = Duration::from_millis(dice.pick(&[1, 100, 30_000]));
         let tools = tools();
         let setup = Rig::script(script).store(store.clone()).config(|config| config.idle_evict = idle);

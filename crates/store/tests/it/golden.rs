@@ -125,7 +125,7 @@ fn breach() -> Breach {
 
 fn of_sessions(moment: &mut Moment) -> Vec<Body> {
     let settings = Settings {
-        workspace_path: "/home/someone/project".into(),
+        workspace_path: "/data/someone/project".into(),
         system_prompt: Some("Be brief.\nÄ \"quote\" \\ and \u{2028}.".into()),
         auto_run: true,
         title: Some("A title".into()),

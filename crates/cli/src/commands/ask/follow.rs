@@ -10,12 +10,13 @@ use tenure_client::{
 use tenure_wire::{Approve, Cancel, Event, Scope, Verdict};
 use tokio::{
     signal::unix::{SignalKind, signal},
+    sync::watch,
     time::Instant,
 };
 
 use super::permit::Permit;
 use crate::{
-    daemon::insist,
+    daemon::{insist, tell_missed},
     exit::Exit,
     terminal::{self, Lines, Output},
 };
@@ -95,29 +96,48 @@ impl Follow {
     }
 
     pub async fn until_rest(mut self, mut stream: EventStream, timeout: Option<Duration>) -> anyhow::Result<Exit> {
+        let mut missed = stream.missed();
         let mut interrupts = signal(SignalKind::interrupt())?;
         let deadline = timeout.map(|after| Instant::now() + after);
         let mut time_is_over = std::pin::pin!(sleep_until(deadline));
         loop {
+            let by = tokio::select! {
+                rest = self.step(&mut stream, &mut missed) => match rest? {
+                    Some(rest) => return self.finish(&rest),
+                    None => continue,
+                },
+                _ = interrupts.recv() => CanceledBy::Interrupt,
+                () = &mut time_is_over, if self.canceled_by.is_none() => CanceledBy::Timeout,
+            };
+            if self.canceled_by.is_some() {
+                return Ok(left());
+            }
+            // The daemon may be gone: whoever wants to leave need not wait until it is back.
             tokio::select! {
-                item = stream.next() => {
-                    // A stream that follows has no end of its own.
-                    let Some(item) = item else { continue };
-                    if let Some(rest) = self.take(&item?).await? {
-                        return self.finish(&rest);
-                    }
+                canceled = self.cancel(by) => canceled?,
+                _ = interrupts.recv() => return Ok(left()),
+            }
+        }
+    }
+
+    /// One event or one typed line. May be dropped half done, for a cancel: what settles the turn is taken in at once.
+    async fn step(
+        &mut self,
+        stream: &mut EventStream,
+        missed: &mut watch::Receiver<bool>,
+    ) -> anyhow::Result<Option<Rest>> {
+        tokio::select! {
+            // A stream that follows has no end of its own.
+            item = stream.next() => match item {
+                Some(item) => self.take(&item?).await,
+                None => Ok(None),
+            },
+            line = typed(&mut self.lines), if !self.waiting.is_empty() => self.typed(line.trim()).await.map(|()| None),
+            is_missed = tell_missed(missed) => {
+                if !is_missed {
+                    self.ask_first();
                 }
-                line = typed(&mut self.lines), if !self.waiting.is_empty() => self.typed(line.trim()).await?,
-                _ = interrupts.recv() => {
-                    if self.canceled_by.is_some() {
-                        terminal::note("Left; the turn goes its way.\n");
-                        return Ok(Exit::Interrupted);
-                    }
-                    self.cancel(CanceledBy::Interrupt, "interrupted at the keyboard").await?;
-                }
-                () = &mut time_is_over, if self.canceled_by.is_none() => {
-                    self.cancel(CanceledBy::Timeout, "it took longer than --timeout").await?;
-                }
+                Ok(None)
             }
         }
     }
@@ -136,6 +156,8 @@ impl Follow {
                 let pieces = self.printer.finish();
                 self.show(pieces)?;
             }
+            // It was told when the key was pressed.
+            Output::Text if self.canceled_by == Some(CanceledBy::Interrupt) && item.kind == "cancel_requested" => {}
             Output::Text => {
                 let pieces = self.printer.event(&event);
                 self.show(pieces)?;
@@ -271,9 +293,17 @@ impl Follow {
         }
     }
 
-    async fn cancel(&mut self, by: CanceledBy, reason: &str) -> anyhow::Result<()> {
+    async fn cancel(&mut self, by: CanceledBy) -> anyhow::Result<()> {
+        let reason = match by {
+            CanceledBy::Interrupt => "interrupted at the keyboard",
+            CanceledBy::Timeout => "it took longer than --timeout",
+        };
         self.canceled_by = Some(by);
-        self.waiting.clear();
+        if !self.waiting.is_empty() {
+            // The question's line is still open.
+            terminal::note("\n");
+            self.waiting.clear();
+        }
         let pieces = self.printer.finish();
         self.show(pieces)?;
         if by == CanceledBy::Interrupt {
@@ -307,7 +337,8 @@ impl Follow {
             Output::Text => {
                 let look = terminal::stderr_look();
                 let (status, events, session) = (&rest.status, self.events, &self.session);
-                let counts = format!("{steps} steps, {calls} calls, {events} events, cost {}", money(cost));
+                let counts = [(steps, "step"), (calls, "call"), (events, "event")].map(|(n, what)| counted(n, what));
+                let counts = format!("{}, cost {}", counts.join(", "), money(cost));
                 terminal::note(&look.paint(Tone::Faint, &format!("{status}: {counts}; session {session}")));
                 terminal::note("\n");
             }
@@ -318,6 +349,16 @@ impl Follow {
             _ => Exit::Failed,
         })
     }
+}
+
+/// The person does not wait for the cancel.
+fn left() -> Exit {
+    terminal::note("Left; the turn goes its way.\n");
+    Exit::Interrupted
+}
+
+fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

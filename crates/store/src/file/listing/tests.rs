@@ -11,7 +11,7 @@ fn row(n: u64) -> Row {
         created_at: moment.at,
         updated_at: moment.at,
         status: "waiting_approval".into(),
-        workspace_path: "/home/somebody/projects/a-rather-long-name/of-a-workspace".into(),
+        workspace_path: "/data/somebody/projects/a-rather-long-name/of-a-workspace".into(),
         title: Some("🦀".repeat(200).into()),
         last_turn_id: Some(moment.turn_id()),
     }
