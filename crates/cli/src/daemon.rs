@@ -38,6 +38,9 @@ const LOG_LINES_SHOWN: usize = 5;
 
 /// A client of the folder's daemon, which is started if there is none.
 pub async fn connect(data: &Path) -> anyhow::Result<Client> {
+    if let Some(obstacle) = data::obstacle(data) {
+        return Err(Problem::no_daemon(obstacle, "choose another --data").into());
+    }
     match discover::find(data).await {
         Ok((client, _)) => return Ok(client),
         Err(Absent::NoNote { .. } | Absent::Gone { .. }) => {}

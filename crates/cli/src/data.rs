@@ -25,11 +25,13 @@ pub fn folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
             directories::BaseDirs::new().ok_or_else(home)?.data_dir().join("tenure")
         }
     };
-    if path.exists() && !path.is_dir() {
-        let message = format!("the data folder {} is not a folder", path.display());
-        return Err(Problem::usage(message, "choose another one with --data DIR").into());
-    }
     std::path::absolute(&path).with_context(|| format!("the data folder {} cannot be named", path.display()))
+}
+
+/// What stands in the way of a data folder there, if something does.
+pub fn obstacle(data: &Path) -> Option<String> {
+    let above = data.ancestors().find(|path| path.exists())?;
+    (!above.is_dir()).then(|| format!("the data folder cannot be {}: {} is a file", data.display(), above.display()))
 }
 
 /// Makes the folder, for its owner alone, if it is not there.
@@ -121,6 +123,16 @@ mod tests {
         let mode = fs::metadata(data.path().join(TOKEN_FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_ne!(random_hex().unwrap(), first);
+    }
+
+    #[test]
+    fn a_file_is_no_data_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(obstacle(&file).unwrap().ends_with("file is a file"));
+        assert!(obstacle(&file.join("x")).unwrap().ends_with("file is a file"));
+        assert_eq!((obstacle(folder.path()), obstacle(&folder.path().join("a/b"))), (None, None));
     }
 
     #[test]

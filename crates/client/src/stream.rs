@@ -153,6 +153,7 @@ impl EventStream {
                 Ok(response) => {
                     self.link = Some(Link { bytes: response.bytes_stream().boxed(), parser: sse::Parser::default() });
                     self.connections += 1;
+                    self.missed.send_if_modified(|missed| std::mem::replace(missed, false));
                     return Ok(());
                 }
                 Err(error) if error.may_pass() => error,
@@ -204,7 +205,6 @@ impl EventStream {
             Ok(Some(Ok(bytes))) => {
                 // Bytes are what tells a daemon that is back from one that only accepts connections.
                 self.lost_at = None;
-                self.missed.send_if_modified(|missed| std::mem::replace(missed, false));
                 match link.parser.push(&bytes) {
                     Ok(()) => Read::Nothing,
                     Err(error) => {

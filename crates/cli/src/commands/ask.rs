@@ -111,7 +111,10 @@ async fn known_session(client: &Client, given: &str) -> anyhow::Result<(String, 
     let session = lookup::session(client, given).await?;
     let view = client.session(&session).await?;
     if let Some(turn) = &view.turn {
-        terminal::note(&format!("A turn is open there ({}); this one comes after it.\n", turn.status));
+        terminal::note(&match turn.status.as_str() {
+            "interrupted" => "An interrupted turn is open there; this one takes its place.\n".to_owned(),
+            status => format!("A turn is open there ({status}); this one comes after it.\n"),
+        });
     }
     Ok((session, view.seq))
 }

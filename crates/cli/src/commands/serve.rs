@@ -84,6 +84,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
         let _ = rustix::process::setsid();
     }
     start_log();
+    if let Some(obstacle) = data::obstacle(&context.data) {
+        return Err(Problem::usage(obstacle, "choose another folder with --data").into());
+    }
     let settings = settle(arguments, config::read(&context.data)?)?;
     raise_file_limit();
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, WORKERS_MAX);

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     process::Stdio,
 };
 
@@ -30,7 +30,7 @@ fn the_answer_goes_to_stdout_and_the_rest_to_stderr() {
     assert!(ran.stdout.contains("You wrote: “what is it?”") && ran.stdout.ends_with('\n'), "{ran:?}");
     assert!(!ran.stdout.contains('\x1b') && !ran.stderr.contains('\x1b'), "no colours in a pipe: {ran:?}");
     let summary = ran.stderr.lines().last().unwrap();
-    assert!(summary.starts_with("completed: 1 steps, 0 calls, ") && summary.contains("cost $0.0000"), "{summary}");
+    assert!(summary.starts_with("completed: 1 step, 0 calls, ") && summary.contains("cost $0.0000"), "{summary}");
 }
 
 #[test]
@@ -110,6 +110,30 @@ async fn an_interrupt_cancels_the_turn() {
     assert_eq!(wait_for_end(&mut child).await.code(), Some(130));
     watcher.wait_for_type("turn_canceled").await;
     watcher.assert_whole();
+}
+
+#[tokio::test]
+async fn a_second_interrupt_leaves_also_when_the_daemon_is_gone() {
+    let folder = Folder::new();
+    let mut daemon = Daemon::start(folder.data()).await;
+    let model = folder.script(&json!({"name": "s", "steps": [{"do": [{"text": "wait"}, {"stall": true}]}]}));
+    let mut command = folder.command(&["ask", "--model", &model, "go"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut shown, mut told) = (child.stdout.take().unwrap(), BufReader::new(child.stderr.take().unwrap()).lines());
+    shown.read_exact(&mut [0; 4]).unwrap();
+    daemon.kill9();
+    signal(child.id(), Signal::INT);
+    assert!(told.any(|line| line.unwrap() == "Canceling; Ctrl-C again leaves at once."));
+    signal(child.id(), Signal::INT);
+    assert!(told.any(|line| line.unwrap() == "Left; the turn goes its way."));
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(130));
+}
+
+#[test]
+fn a_text_with_control_characters_gets_a_plain_title() {
+    let folder = Folder::new();
+    folder.tenure(&["ask", "a\ttable\u{1b}[0m"]).exits(0);
+    assert_eq!(folder.tenure(&["sessions", "--json"]).exits(0).json()["sessions"][0]["title"], "a table [0m");
 }
 
 #[tokio::test]

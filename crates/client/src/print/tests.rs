@@ -78,6 +78,24 @@ fn the_next_attempt_is_shown_whole() {
 }
 
 #[test]
+fn a_failed_attempt_that_ends_the_turn_is_told_once() {
+    let reason = json!({"kind": "unknown_model", "message": "no such model"});
+    story(
+        &[
+            ("model_attempt_failed", json!({"reason": reason})),
+            ("turn_failed", json!({"code": "unknown_model", "message": "no such model"})),
+            ("model_attempt_failed", json!({"reason": reason, "retry_at": "2026-01-01T00:00:00Z"})),
+            (
+                "tool_call_completed",
+                json!({"name": "shell", "outcome": "not_run", "ok": false, "error": "not run: the turn was canceled"}),
+            ),
+        ],
+        "The turn failed: no such model (unknown_model)\n\
+         The model's answer was cut (unknown_model): no such model\n✗ shell  not run: the turn was canceled\n",
+    );
+}
+
+#[test]
 fn approvals_outcomes_and_ends() {
     let patch = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/y\n";
     story(

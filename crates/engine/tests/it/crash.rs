@@ -193,6 +193,25 @@ async fn while_a_reply_is_being_stopped_its_text_is_kept_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_record_that_was_left_behind_by_the_log_is_brought_up_to_it() {
+    let act = TestTool::new("act", ToolKind::Exec).shared();
+    let steps = json!([{"do": [{"call": {"name": "act", "input": {}}}]}, {"do": [{"text": "done"}]}]);
+    let mut rig = Rig::steps(steps).tool(&act).start().await;
+    let session = rig.create().await;
+    let turn = rig.say(session, "go").await;
+    let call = rig.pending(session).await[0];
+    assert_eq!(rig.settled(session, turn).await.status, RecordStatus::WaitingApproval);
+    let stale = rig.store().turn_get(session, turn).await.unwrap().unwrap();
+    rig.answer(session, call, tenure_core::command::Verdict::Approve).await.unwrap();
+    let record = rig.settled(session, turn).await;
+    rig.crash().await;
+    // The record is unsynced: a crash may leave the one from before.
+    rig.store().turn_put(session, turn, stale).await.unwrap();
+    rig.restart().await;
+    assert_eq!(rig.engine.turn(session, turn, None).await.unwrap(), record);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stop_at_any_instant_is_recovered_from() {
     let look = || TestTool::new("look", ToolKind::Read).showing(&["x"]).shared();
     let pause = json!({"pause_ms": 10});

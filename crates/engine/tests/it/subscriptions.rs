@@ -138,8 +138,12 @@ async fn a_watcher_that_falls_far_behind_misses_nothing() {
 #[tokio::test(start_paused = true)]
 async fn items_too_large_to_hold_are_read_from_the_log() {
     let (huge, larger) = ("ä".repeat(20_000), "ö".repeat(300_000));
-    let steps = json!([{"do": [{"text": larger, "chunk": 50_000, "pause_ms": 1}, {"text": "!"}]}]);
-    let rig = Rig::steps(steps).start().await;
+    let look = TestTool::new("look", ToolKind::Read).showing(&["a line\n"]).shared();
+    let steps = json!([
+        {"do": [{"text": larger, "chunk": 50_000, "pause_ms": 1}, {"call": {"name": "look", "input": {}}}]},
+        {"do": [{"text": "And so on.", "chunk": 2, "pause_ms": 1}]}
+    ]);
+    let rig = Rig::steps(steps).tool(&look).start().await;
     let session = rig.create().await;
     let mut watcher = rig.watch(session, Cursor::START).await;
     watcher.next().await;
