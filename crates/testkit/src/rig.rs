@@ -1,6 +1,10 @@
 //! An engine put together for a test, which can be stopped and started again over the same store.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -20,6 +24,7 @@ use tenure_engine::{
 };
 use tenure_store::{MemoryStore, Store};
 use tenure_tools::{Registry, Tool, ToolsConfig};
+use tokio::task::JoinHandle;
 
 use crate::{Gate, TestClock, TestModels, TestTool, assert_sound};
 
@@ -306,8 +311,42 @@ impl Rig {
         self.events(session).await.iter().map(|event| event.body.wire_type()).collect()
     }
 
+    /// Watches from the beginning, in a task of its own.
+    pub async fn record(&self, session: SessionId) -> Recorder {
+        let mut watcher = self.watch(session, Cursor::START).await;
+        let seen: Arc<Mutex<Vec<StreamItem>>> = Arc::default();
+        let taken = seen.clone();
+        let task = tokio::spawn(async move {
+            while let Some(item) = watcher.subscription.next().await {
+                let item = item.expect("the stream can be read");
+                taken.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+            }
+        });
+        Recorder { seen, _task: AbortOnDrop(task) }
+    }
+
     pub async fn watch(&self, session: SessionId, after: Cursor) -> Watcher {
         Watcher { subscription: self.engine.events(session, after, true).await.expect("a subscription") }
+    }
+}
+
+/// A watcher that takes in everything as soon as it is shown.
+pub struct Recorder {
+    seen: Arc<Mutex<Vec<StreamItem>>>,
+    _task: AbortOnDrop,
+}
+
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Recorder {
+    pub fn seen(&self) -> Vec<StreamItem> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

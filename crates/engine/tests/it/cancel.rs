@@ -79,8 +79,7 @@ async fn a_tool_that_does_not_end_is_named_and_what_it_says_later_belongs_nowher
     assert_eq!(rig.settled(session, turn).await.status, RecordStatus::Cancelled);
     let left = canceled(&rig, session).await.left;
     assert!(left.len() == 1 && left[0].starts_with("act (call_"), "{left:?}");
-    let mut watcher = rig.watch(session, Cursor::START).await;
-    watcher.until("turn_canceled").await;
+    let recorder = rig.record(session).await;
     let next = rig.say(session, "next").await;
     rig.model_gate().reached(1).await;
     act.gate().open();
@@ -88,7 +87,7 @@ async fn a_tool_that_does_not_end_is_named_and_what_it_says_later_belongs_nowher
     rig.model_gate().open();
     assert_eq!(rig.settled(session, next).await.status, RecordStatus::Completed);
     let mut shown = rig.sound(session).await;
-    shown.extend(watcher.until("turn_completed").await);
+    shown.extend(recorder.seen());
     assert!(!shown.iter().any(|item| tenure_testkit::as_text(item).contains("too late")));
     // What is left of the first turn is no matter of a later one.
     let third = rig.say(session, "third").await;

@@ -132,7 +132,7 @@ async fn a_recovery_that_cannot_be_written_is_tried_again_and_commands_wait_for_
     let turn = rig.say(session, "go").await;
     rig.watch(session, Cursor::START).await.until("model_output_delta").await;
     rig.crash().await;
-    store.refuse_appends(session, 3);
+    store.refuse_appends(session, 1);
     rig.restart().await;
     store.refused(1).await;
     let early = rig.command(session, Command::Cancel { turn_id: None, reason: None }).await;

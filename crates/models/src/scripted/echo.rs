@@ -29,8 +29,7 @@ fn words(script: &Script, request: &ModelRequest) -> String {
         format!(
             "I am the scripted stand-in of Tenure: no model, no network, no intelligence. {asked}\n\n\
              To see tools at work, try the model `scripted:demo`, or play a script of your own with \
-             `scripted:/path/to/script.json`. For real answers give the session a model by its \
-             `provider/model` name and the daemon that provider's key in its environment."
+             `scripted:/path/to/script.json`. Real models come with a later version."
         )
     } else {
         format!("The script “{}” has nothing more to say; it has no intelligence of its own. {asked}", script.name)

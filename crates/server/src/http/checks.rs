@@ -112,6 +112,9 @@ impl TextLimits {
         match tokio::fs::metadata(path).await {
             Ok(found) if found.is_dir() => Ok(()),
             Ok(_) => Err(bad(format!("{path} is not a folder"))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(bad(format!("there is no folder {path}")))
+            }
             Err(error) => Err(bad(format!("{path} cannot be used: {}", error.kind()))),
         }
     }
