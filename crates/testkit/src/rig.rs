@@ -1,10 +1,6 @@
 //! An engine put together for a test, which can be stopped and started again over the same store.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -24,7 +20,7 @@ use tenure_engine::{
 };
 use tenure_store::{MemoryStore, Store};
 use tenure_tools::{Registry, Tool, ToolsConfig};
-use tokio::task::JoinHandle;
+use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{Gate, TestClock, TestModels, TestTool, assert_sound};
 
@@ -314,12 +310,11 @@ impl Rig {
     /// Watches from the beginning, in a task of its own.
     pub async fn record(&self, session: SessionId) -> Recorder {
         let mut watcher = self.watch(session, Cursor::START).await;
-        let seen: Arc<Mutex<Vec<StreamItem>>> = Arc::default();
-        let taken = seen.clone();
+        let (taken, seen) = watch::channel(Vec::new());
         let task = tokio::spawn(async move {
             while let Some(item) = watcher.subscription.next().await {
                 let item = item.expect("the stream can be read");
-                taken.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+                taken.send_modify(|seen: &mut Vec<StreamItem>| seen.push(item));
             }
         });
         Recorder { seen, _task: AbortOnDrop(task) }
@@ -332,7 +327,7 @@ impl Rig {
 
 /// A watcher that takes in everything as soon as it is shown.
 pub struct Recorder {
-    seen: Arc<Mutex<Vec<StreamItem>>>,
+    seen: watch::Receiver<Vec<StreamItem>>,
     _task: AbortOnDrop,
 }
 
@@ -345,8 +340,11 @@ impl Drop for AbortOnDrop {
 }
 
 impl Recorder {
-    pub fn seen(&self) -> Vec<StreamItem> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// All that was shown, once that cursor is reached.
+    pub async fn up_to(&self, last: Cursor) -> Vec<StreamItem> {
+        let mut seen = self.seen.clone();
+        let reached = |seen: &Vec<StreamItem>| seen.last().is_some_and(|item| item.cursor >= last);
+        within("the recorder sees it", seen.wait_for(reached)).await.expect("the recorder is at work").clone()
     }
 }
 

@@ -87,7 +87,8 @@ async fn a_tool_that_does_not_end_is_named_and_what_it_says_later_belongs_nowher
     rig.model_gate().open();
     assert_eq!(rig.settled(session, next).await.status, RecordStatus::Completed);
     let mut shown = rig.sound(session).await;
-    shown.extend(recorder.seen());
+    let last = shown.last().unwrap().cursor;
+    shown.extend(recorder.up_to(last).await);
     assert!(!shown.iter().any(|item| tenure_testkit::as_text(item).contains("too late")));
     // What is left of the first turn is no matter of a later one.
     let third = rig.say(session, "third").await;
