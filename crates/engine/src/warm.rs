@@ -27,20 +27,19 @@ use tokio_util::sync::CancellationToken;
 use crate::{Error, Shared, TurnRecord, hub::Hub, load};
 
 mod commit;
+mod disk;
 mod effects;
 mod project;
 mod recover;
 mod spool;
 
+use disk::Disk;
 use spool::Shown;
 
 /// News of effects that may wait before their senders do.
 const NEWS_MAX: usize = 256;
 /// News taken in at one go, so that deltas that wait together are written together.
 const BATCH_MAX: usize = 512;
-/// The first wait after the disk refused something; it doubles up to the second.
-const DISK_WAIT: Duration = Duration::from_millis(200);
-const DISK_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Timers are looked at again after this long, whatever the clock did.
 const TIMER_MAX: Duration = Duration::from_secs(60);
 
@@ -167,13 +166,6 @@ pub(crate) struct Warm {
     lost: Option<Error>,
 }
 
-/// Whether the disk takes what is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Disk {
-    Fine,
-    Refusing { until: Instant, wait: Duration },
-}
-
 impl Warm {
     /// A session that was just made.
     pub(crate) fn created(shared: Arc<Shared>, state: Session, epoch: Epoch, head: Head) -> Warm {
@@ -291,14 +283,6 @@ impl Warm {
         self.disk_retry_at().or_else(|| timer.into_iter().chain(stopping).min())
     }
 
-    /// When the disk is tried again, while that is still to come.
-    fn disk_retry_at(&self) -> Option<Instant> {
-        match self.disk {
-            Disk::Refusing { until, .. } if until > Instant::now() => Some(until),
-            Disk::Fine | Disk::Refusing { .. } => None,
-        }
-    }
-
     async fn take_mail(&mut self, mail: Mail) {
         self.active_at = Instant::now();
         match mail {
@@ -331,56 +315,6 @@ impl Warm {
             self.held.push_back(next);
         }
         self.write_held().await;
-    }
-
-    async fn retry_held(&mut self) {
-        if !self.held.is_empty() && self.lost.is_none() && self.disk_retry_at().is_none() {
-            self.write_held().await;
-        }
-    }
-
-    /// Writes what waits, in order; stops where the disk refuses.
-    async fn write_held(&mut self) {
-        while let Some(next) = self.held.pop_front() {
-            let written = match next {
-                News::Delta(fragment) => self.show_all(fragment).await,
-                News::Done(done) => self.finish(*done).await,
-            };
-            if let Err((kept, error)) = written {
-                self.held.push_front(kept);
-                self.disk_refused(&error);
-                return;
-            }
-        }
-    }
-
-    fn disk_refused(&mut self, error: &Error) {
-        if self.lost.is_some() {
-            return;
-        }
-        let wait = match self.disk {
-            Disk::Fine => {
-                self.shared.notice(format!("session {} is closed for writing: {error}", self.id));
-                DISK_WAIT
-            }
-            Disk::Refusing { wait, .. } => (wait * 2).min(DISK_WAIT_MAX),
-        };
-        self.disk = Disk::Refusing { until: Instant::now() + wait, wait };
-    }
-
-    /// Whatever is not the disk's mood will not be mended by waiting: this task gives up.
-    fn lose(&mut self, error: &Error) {
-        if !matches!(error, Error::Store(tenure_store::Error::Disk { .. })) && self.lost.is_none() {
-            self.shared.notice(format!("session {} was let go: {error}", self.id));
-            self.lost = Some(error.clone());
-        }
-    }
-
-    fn disk_took(&mut self) {
-        if self.disk != Disk::Fine {
-            self.shared.notice(format!("session {} is open for writing again", self.id));
-            self.disk = Disk::Fine;
-        }
     }
 
     /// A stop of the daemon: work is ended, nothing is written about it.

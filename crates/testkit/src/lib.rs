@@ -7,11 +7,13 @@ mod rig;
 mod sound;
 mod store;
 mod tool;
+mod watcher;
 
 pub use clock::TestClock;
 pub use gate::Gate;
 pub use models::{PANICKING_MODEL, TestModels};
-pub use rig::{Recorder, Rig, RigSetup, Watcher, as_json, as_text, message, trusting, user, within};
+pub use rig::{Rig, RigSetup, as_json, as_text, message, trusting, user, within};
 pub use sound::assert_sound;
 pub use store::UnwillingStore;
 pub use tool::TestTool;
+pub use watcher::{Recorder, Watcher};
