@@ -1,12 +1,16 @@
 //! What the model is shown: a pure fold of recorded events. Nothing unrecorded ever enters it.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use crate::{
     event::{Body, CallOrigin, ContextSeeded, Event},
     ids::{CallId, MessageId, SessionId, TurnId},
-    message::{Part, Role},
+    message::{Part, Role, joined_text},
     model::Thinking,
+    redact::marks_in,
     session::Session,
     tool::{Outcome, ToolCall, ToolSpec},
 };
@@ -47,13 +51,19 @@ pub struct Transcript {
     /// Bodies by id: a message enters the conversation when a turn takes it in, and again when that turn is retried.
     bodies: HashMap<MessageId, Arc<ChatMessage>>,
     provider_ids: HashMap<CallId, String>,
+    /// Secrets whose marks the model was rightly shown: by a person, or in a result that held their value.
+    shown_secrets: BTreeSet<String>,
     seeded: Option<Arc<str>>,
 }
 
 impl Transcript {
     pub fn push(&mut self, event: &Event) {
+        if let Body::ToolCallCompleted(done) = &event.body {
+            self.shown_secrets.extend(done.result.redacted.iter().cloned());
+        }
         match &event.body {
             Body::MessageAdded(added) => {
+                self.shown_secrets.extend(marks_in(&joined_text(&added.parts)).map(str::to_owned));
                 let parts = added.parts.clone();
                 let message = match added.role {
                     Role::System => ChatMessage::System { parts },
@@ -153,6 +163,11 @@ impl Transcript {
                 attempt: turn.next_attempt(),
             },
         })
+    }
+
+    /// Secrets that the model may name, so that a tool gets their values.
+    pub fn shown_secrets(&self) -> &BTreeSet<String> {
+        &self.shown_secrets
     }
 
     pub fn messages(&self) -> &[Arc<ChatMessage>] {

@@ -63,6 +63,8 @@ pub enum FaultKind {
     BadRequest,
     /// 404, or no provider of that name.
     UnknownModel,
+    /// The reply is longer, or asks for more, than one event may hold.
+    ReplyTooLarge,
     /// The request does not fit the model's window.
     ContextOverflow,
     /// A crash of ours cut the call.
@@ -77,7 +79,7 @@ impl FaultKind {
         use FaultKind::*;
         match self {
             RateLimited | Overloaded | Server | Network | StreamCut | StreamStalled | Malformed | Interrupted => true,
-            Auth | BadRequest | UnknownModel | ContextOverflow | Canceled => false,
+            Auth | BadRequest | UnknownModel | ReplyTooLarge | ContextOverflow | Canceled => false,
         }
     }
 
@@ -95,6 +97,7 @@ impl FaultKind {
             Auth => "auth",
             BadRequest => "bad_request",
             UnknownModel => "unknown_model",
+            ReplyTooLarge => "reply_too_large",
             ContextOverflow => "context_overflow",
             Interrupted => "interrupted",
             Canceled => "canceled",

@@ -1,7 +1,8 @@
 //! Keeps known secrets out of everything that is written or shown, also when a stream cuts one in two.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
+use aho_corasick::{AhoCorasick, MatchKind};
 use serde_json::Value;
 
 /// Shorter values are too common to be taken for secrets.
@@ -9,10 +10,19 @@ pub const SECRET_BYTES_MIN: usize = 8;
 
 /// Known secrets by name. Written as `${secret:NAME}`; put back only when a tool starts.
 #[derive(Debug, Clone, Default)]
-pub struct Secrets(Arc<[Secret]>);
+pub struct Secrets(Arc<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The longest first.
+    all: Vec<Secret>,
+    /// Finds any of them in one pass, whatever their number; not there where there is none.
+    finder: Option<AhoCorasick>,
+}
 
 #[derive(Clone)]
 struct Secret {
+    name: String,
     mark: String,
     value: String,
 }
@@ -31,52 +41,83 @@ pub fn is_secret_name(name: &str) -> bool {
         .any(|part| words.iter().any(|word| part == *word || part.ends_with(word)))
 }
 
+/// The names of all marks that stand in a text.
+pub fn marks_in(text: &str) -> impl Iterator<Item = &str> {
+    text.split("${secret:").skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
+}
+
 impl Secrets {
     pub fn new(named: impl IntoIterator<Item = (String, String)>) -> Self {
-        let mut all: Vec<Secret> = named
-            .into_iter()
-            .filter(|(_, value)| value.len() >= SECRET_BYTES_MIN)
-            .map(|(name, value)| Secret { mark: format!("${{secret:{name}}}"), value })
-            .collect();
+        let named = named.into_iter().filter(|(_, value)| value.len() >= SECRET_BYTES_MIN);
+        Self::of(named.map(|(name, value)| Secret { mark: format!("${{secret:{name}}}"), name, value }).collect())
+    }
+
+    fn of(mut all: Vec<Secret>) -> Self {
         // Where one secret holds another, the longer one is named.
         all.sort_by(|a, b| b.value.len().cmp(&a.value.len()).then(a.mark.cmp(&b.mark)));
         all.dedup_by(|a, b| a.value == b.value);
-        Self(all.into())
+        let builder =
+            AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(all.iter().map(|one| &one.value));
+        // It fails for more text than a machine's environment can hold.
+        let finder = builder.ok().filter(|_| !all.is_empty());
+        Self(Arc::new(Known { all, finder }))
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.all.is_empty()
+    }
+
+    /// Those of these names alone.
+    pub fn only(&self, names: &[String]) -> Secrets {
+        Self::of(self.0.all.iter().filter(|secret| names.contains(&secret.name)).cloned().collect())
     }
 
     /// The same secrets, also as they are spelled inside a JSON string: for arguments that stream in as text.
     pub fn in_json(&self) -> Secrets {
         let spelled = |secret: &Secret| {
             let quoted = Value::from(secret.value.as_str()).to_string();
-            Secret { mark: secret.mark.clone(), value: quoted[1..quoted.len() - 1].to_owned() }
+            Secret { value: quoted[1..quoted.len() - 1].to_owned(), ..secret.clone() }
         };
-        let mut all: Vec<Secret> = self.0.iter().flat_map(|secret| [spelled(secret), secret.clone()]).collect();
-        all.sort_by(|a, b| b.value.len().cmp(&a.value.len()).then(a.mark.cmp(&b.mark)));
-        all.dedup_by(|a, b| a.value == b.value);
-        Self(all.into())
+        Self::of(self.0.all.iter().flat_map(|secret| [spelled(secret), secret.clone()]).collect())
     }
 
-    fn first_in<'a>(&'a self, text: &str) -> Option<(usize, &'a Secret)> {
-        self.0
-            .iter()
-            .filter_map(|secret| text.find(&secret.value).map(|at| (at, secret)))
-            .min_by_key(|(at, secret)| (*at, usize::MAX - secret.value.len()))
+    /// Every secret in a text, from its first byte to behind its last.
+    fn found_in<'a>(&'a self, text: &'a str) -> impl Iterator<Item = (usize, usize, &'a Secret)> {
+        let found = self.0.finder.as_ref().map(|finder| finder.find_iter(text));
+        found.into_iter().flatten().map(|found| (found.start(), found.end(), &self.0.all[found.pattern().as_usize()]))
+    }
+
+    /// The names of the secrets whose values stand in a text.
+    pub fn names_in(&self, text: &str) -> BTreeSet<String> {
+        self.found_in(text).map(|(_, _, secret)| secret.name.clone()).collect()
+    }
+
+    /// The same for every string inside a JSON value.
+    pub fn names_in_json(&self, value: &Value) -> BTreeSet<String> {
+        match value {
+            Value::String(text) => self.names_in(text),
+            Value::Array(items) => items.iter().flat_map(|item| self.names_in_json(item)).collect(),
+            Value::Object(fields) => fields
+                .iter()
+                .flat_map(|(key, field)| [self.names_in(key), self.names_in_json(field)])
+                .flatten()
+                .collect(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => BTreeSet::new(),
+        }
     }
 
     /// The text with every known secret replaced by its mark.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let Some(_) = self.first_in(text) else { return Cow::Borrowed(text) };
-        let (mut out, mut rest) = (String::with_capacity(text.len()), text);
-        while let Some((at, secret)) = self.first_in(rest) {
-            out.push_str(&rest[..at]);
+        let (mut out, mut done) = (String::new(), 0);
+        for (start, end, secret) in self.found_in(text) {
+            out.push_str(&text[done..start]);
             out.push_str(&secret.mark);
-            rest = &rest[at + secret.value.len()..];
+            done = end;
         }
-        out.push_str(rest);
+        if done == 0 {
+            return Cow::Borrowed(text);
+        }
+        out.push_str(&text[done..]);
         Cow::Owned(out)
     }
 
@@ -92,7 +133,7 @@ impl Secrets {
     pub fn restore_json(&self, value: &mut Value) {
         self.map_strings(value, &|text| {
             let mut out = Cow::Borrowed(text);
-            for secret in self.0.iter() {
+            for secret in &self.0.all {
                 if out.contains(&secret.mark) {
                     out = Cow::Owned(out.replace(&secret.mark, &secret.value));
                 }
@@ -148,18 +189,22 @@ impl StreamRedactor {
             return chunk.to_owned();
         }
         self.held.push_str(chunk);
-        let mut out = String::new();
-        while let Some((at, secret)) = self.secrets.first_in(&self.held) {
+        let (mut out, mut done, mut unclear) = (String::new(), 0, self.unclear_from(0));
+        for (start, end, secret) in self.secrets.found_in(&self.held) {
+            if unclear < done {
+                unclear = self.unclear_from(done);
+            }
             // A longer secret may begin before this match, or with it, and still be growing.
-            if self.unclear_from(&self.held) <= at {
+            if unclear <= start {
                 break;
             }
-            out.push_str(&self.held[..at]);
+            out.push_str(&self.held[done..start]);
             out.push_str(&secret.mark);
-            self.held.drain(..at + secret.value.len());
+            done = end;
         }
-        let clear = self.unclear_from(&self.held);
-        out.extend(self.held.drain(..clear));
+        let clear = self.unclear_from(done);
+        out.push_str(&self.held[done..clear]);
+        self.held.drain(..clear);
         out
     }
 
@@ -169,23 +214,16 @@ impl StreamRedactor {
         self.secrets.redact(&held).into_owned()
     }
 
-    /// The first byte of the longest tail that a longer secret begins with.
-    fn unclear_from(&self, text: &str) -> usize {
-        let longest = self.secrets.0.first().map_or(0, |secret| secret.value.len() - 1);
-        let mut from = text.len().saturating_sub(longest);
-        while from < text.len() {
-            if text.is_char_boundary(from)
-                && self
-                    .secrets
-                    .0
-                    .iter()
-                    .any(|secret| secret.value.len() > text.len() - from && secret.value.starts_with(&text[from..]))
-            {
-                return from;
-            }
-            from += 1;
-        }
-        text.len()
+    /// The first byte, from `start` on, of the longest tail that a longer secret begins with.
+    fn unclear_from(&self, start: usize) -> usize {
+        let (text, all) = (&self.held, &self.secrets.0.all);
+        let longest = all.first().map_or(0, |secret| secret.value.len() - 1);
+        let grows = |from: &usize| {
+            let tail = &text.as_bytes()[*from..];
+            all.iter().any(|secret| secret.value.len() > tail.len() && secret.value.as_bytes().starts_with(tail))
+        };
+        let tails = start.max(text.len().saturating_sub(longest))..text.len();
+        tails.into_iter().filter(|from| text.is_char_boundary(*from)).find(grows).unwrap_or(text.len())
     }
 }
 

@@ -38,9 +38,25 @@ pub struct ToolCall {
     /// What approval rules match on, such as a shell command line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub subject: String,
+    /// Secrets that stand in the input as marks and are put back when it starts, by name. A mark that the model wrote
+    /// without having been shown it is not among them and stays as it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
     /// Why it cannot run at all (no such tool, input that does not fit): told to the model instead of running it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+}
+
+/// How deep an input may be nested. Far below what a reader of JSON takes, since an event wraps it.
+pub const INPUT_DEPTH_MAX: usize = 64;
+
+/// How deep arrays and objects stand inside each other.
+pub fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
 }
 
 /// Where a call runs. Other runners come later; the field is there from the first day.
@@ -119,6 +135,9 @@ pub struct ToolResult {
     /// A short reason when it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Secrets whose values were replaced by marks in it, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub redacted: Vec<String>,
     /// Facts about the run, such as `exit_code`.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub detail: Value,
@@ -126,7 +145,14 @@ pub struct ToolResult {
 
 impl ToolResult {
     pub fn ok(text: impl Into<String>) -> Self {
-        Self { ok: true, parts: vec![Part::text(text)], artifacts: vec![], error: None, detail: Value::Null }
+        Self {
+            ok: true,
+            parts: vec![Part::text(text)],
+            artifacts: vec![],
+            error: None,
+            redacted: vec![],
+            detail: Value::Null,
+        }
     }
 
     pub fn failed(error: impl Into<String>) -> Self {
@@ -136,6 +162,7 @@ impl ToolResult {
             parts: vec![Part::text(error.clone())],
             artifacts: vec![],
             error: Some(error),
+            redacted: vec![],
             detail: Value::Null,
         }
     }

@@ -1,6 +1,10 @@
 //! One call of a model: its stream becomes deltas, and in the end a reply or a fault. It never retries.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -9,9 +13,9 @@ use tenure_core::{
     context::ModelRequest,
     delta::Stream,
     model::{Fault, FaultKind, MicroUsd, StopReason, Thinking, Usage},
-    redact::{Secrets, StreamRedactor},
+    redact::{Secrets, StreamRedactor, marks_in},
     time::Moment,
-    tool::{ToolCall, ToolKind, VerifyPlan},
+    tool::{INPUT_DEPTH_MAX, ToolCall, ToolKind, VerifyPlan, depth},
 };
 use tenure_models::{Model, ModelEvent, Patience};
 use tenure_tools::Registry;
@@ -20,7 +24,9 @@ use tokio::time::Instant;
 use crate::warm::Shower;
 
 /// A reply is not let grow beyond this.
-const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
+const REPLY_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// What a reply may take as JSON: escaping and marks make it longer, and it has to fit a line of the log.
+const EVENT_BYTES_MAX: usize = 24 * 1024 * 1024;
 /// Calls that one reply may ask for.
 const CALLS_MAX: u32 = 128;
 
@@ -30,6 +36,8 @@ pub(crate) struct ModelCall {
     pub(crate) secrets: Secrets,
     pub(crate) tools: Arc<Registry>,
     pub(crate) verify: Option<VerifyPlan>,
+    /// Secrets whose marks the model was shown.
+    pub(crate) shown_secrets: BTreeSet<String>,
     pub(crate) moment: Moment,
     pub(crate) shower: Shower,
 }
@@ -47,7 +55,7 @@ impl ModelCall {
         let mut reply = Reply::new(self.secrets.clone());
         let outcome = self.stream(&mut reply, patience).await;
         match outcome {
-            Ok(stop_reason) => Ok(self.output(reply, stop_reason)),
+            Ok(stop_reason) => self.output(reply, stop_reason),
             Err(mut fault) => {
                 fault.message = self.secrets.redact(&fault.message).into_owned();
                 let cost = self.model.cost(&reply.usage);
@@ -91,7 +99,8 @@ impl ModelCall {
             }
             ModelEvent::CallStarted { index, provider_id, name } => {
                 if index >= CALLS_MAX {
-                    return Err(Fault::new(FaultKind::Malformed, format!("a reply may ask for {CALLS_MAX} calls")));
+                    let why = format!("the reply asks for more than {CALLS_MAX} calls");
+                    return Err(Fault::new(FaultKind::ReplyTooLarge, why));
                 }
                 let redactor = StreamRedactor::new(self.secrets.in_json());
                 reply.calls.insert(index, Asked { provider_id, name, arguments: String::new(), redactor });
@@ -108,7 +117,8 @@ impl ModelCall {
             ModelEvent::Done { stop_reason } => return Ok(Some(stop_reason)),
         }
         if reply.bytes() > REPLY_BYTES_MAX {
-            return Err(Fault::new(FaultKind::Malformed, format!("the reply is longer than {REPLY_BYTES_MAX} bytes")));
+            let why = format!("the reply is longer than {REPLY_BYTES_MAX} bytes");
+            return Err(Fault::new(FaultKind::ReplyTooLarge, why));
         }
         Ok(None)
     }
@@ -136,10 +146,16 @@ impl ModelCall {
         }
     }
 
-    fn output(mut self, reply: Reply, stop_reason: StopReason) -> ModelOutput {
+    fn output(mut self, reply: Reply, stop_reason: StopReason) -> Result<ModelOutput, Failed> {
         let Reply { text, thinking, calls, usage, .. } = reply;
-        let calls = calls.into_values().map(|asked| self.judge_form(asked)).collect();
-        ModelOutput { text, thinking, calls, stop_reason, usage, cost: self.model.cost(&usage) }
+        let calls: Vec<ToolCall> = calls.into_values().map(|asked| self.judge_form(asked)).collect();
+        let cost = self.model.cost(&usage);
+        let encoded = serde_json::to_vec(&(&text, &thinking, &calls)).map_or(usize::MAX, |json| json.len());
+        if encoded > EVENT_BYTES_MAX {
+            let why = format!("the reply takes {encoded} bytes to record, more than {EVENT_BYTES_MAX}");
+            return Err(Failed { fault: Fault::new(FaultKind::ReplyTooLarge, why), usage, cost });
+        }
+        Ok(ModelOutput { text, thinking, calls, stop_reason, usage, cost })
     }
 
     /// Whether a call has the right form; whether it may run is not asked here.
@@ -149,18 +165,25 @@ impl ModelCall {
             "" => Ok(json!({})),
             text => serde_json::from_str::<Value>(text),
         };
+        let mut secrets = Vec::new();
+        let malformed = |why: String| {
+            let raw = self.secrets.in_json().redact(&arguments).into_owned();
+            (json!({ "malformed": raw }), Some(why))
+        };
         let (input, problem) = match parsed {
+            Ok(input) if depth(&input) > INPUT_DEPTH_MAX => {
+                malformed(format!("the arguments are nested deeper than {INPUT_DEPTH_MAX}"))
+            }
             Ok(mut input) => {
+                secrets = self.put_back(&input);
                 let problem = self.tools.check(&name, &input).err();
                 let problem = problem.map(|problem| self.secrets.redact(&problem).into_owned());
                 self.secrets.redact_json(&mut input);
                 (input, problem)
             }
-            Err(error) => {
-                let raw = self.secrets.in_json().redact(&arguments).into_owned();
-                (json!({ "malformed": raw }), Some(format!("the arguments are not valid JSON: {error}")))
-            }
+            Err(error) => malformed(format!("the arguments are not valid JSON: {error}")),
         };
+        let name = self.secrets.redact(&name).into_owned();
         ToolCall {
             id: self.moment.call_id(),
             provider_id,
@@ -168,8 +191,18 @@ impl ModelCall {
             subject: self.tools.subject(&name, &input, self.verify.as_ref()),
             name,
             input,
+            secrets,
             problem,
         }
+    }
+
+    /// The secrets that the tool will be given: those whose values the model wrote, and those whose marks it wrote after
+    /// it had been shown them. A mark that it made up is only text.
+    fn put_back(&self, input: &Value) -> Vec<String> {
+        let mut names = self.secrets.names_in_json(input);
+        let text = input.to_string();
+        names.extend(marks_in(&text).filter(|name| self.shown_secrets.contains(*name)).map(str::to_owned));
+        names.into_iter().collect()
     }
 }
 

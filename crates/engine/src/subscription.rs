@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How much of a spool one look takes in.
-const SPOOL_BYTES: usize = 256 * 1024;
+const SPOOL_BYTES: usize = 64 * 1024;
 /// How far one look back goes when the turn at a cursor is searched.
 const LOOK_BACK: u64 = 128;
 

@@ -11,7 +11,7 @@ use tenure_core::{
     delta::Stream,
     ids::{CallId, SessionId, TurnId},
     redact::{Secrets, StreamRedactor},
-    tool::{Intent, ToolResult, VerifyPlan},
+    tool::{Intent, ToolResult, VerifyPlan, VerifySource},
 };
 use tenure_store::Store;
 use tenure_tools::{CallContext, Invoked, OutputSink, Registry};
@@ -28,6 +28,8 @@ pub(crate) struct CallOfTool {
     pub(crate) tools: Arc<Registry>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) secrets: Secrets,
+    /// Those of them that the tool is given.
+    pub(crate) put_back: Secrets,
     pub(crate) session: SessionId,
     pub(crate) turn: TurnId,
     pub(crate) call: CallId,
@@ -59,19 +61,29 @@ impl CallOfTool {
             return Invoked { result: ToolResult::failed(format!("no tool named {}", self.name)), left: Vec::new() };
         };
         self.restore();
-        let intent = restored(&self.secrets, &intent);
+        let intent = restored(&self.put_back, &intent);
         let sink = Arc::new(Sink::new(&self));
         let mut invoked = tool.invoke(&self.context(sink.clone()), &self.input, &intent).await;
         sink.finish().await;
-        invoked.result = redacted(&self.secrets, &invoked.result);
+        invoked.result = self.redact_result(invoked.result);
         invoked.left = redacted(&self.secrets, &invoked.left);
         invoked
     }
 
     /// The tool acts on what was meant, not on what was recorded.
     fn restore(&mut self) {
-        self.secrets.restore_json(&mut self.input);
-        self.verify = self.verify.as_ref().map(|plan| restored(&self.secrets, plan));
+        self.put_back.restore_json(&mut self.input);
+        // The user's own commands may hold secrets; a mark in those of a workspace was put there by somebody else.
+        let trusted = |plan: &&VerifyPlan| matches!(plan.source, VerifySource::Config | VerifySource::Policy);
+        if let Some(plan) = self.verify.as_ref().filter(trusted) {
+            self.verify = Some(restored(&self.secrets, plan));
+        }
+    }
+
+    /// The result without secrets, and which ones stood in it.
+    fn redact_result(&self, result: ToolResult) -> ToolResult {
+        let names = serde_json::to_value(&result).map(|json| self.secrets.names_in_json(&json)).unwrap_or_default();
+        ToolResult { redacted: names.into_iter().collect(), ..redacted(&self.secrets, &result) }
     }
 
     fn context(&self, output: Arc<Sink>) -> CallContext {

@@ -128,7 +128,10 @@ impl Commands {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| format!("the supervisor {} cannot be started: {error}", self.supervisor.display()))?;
+            .map_err(|error| match job.workspace.is_dir() {
+                true => format!("the supervisor {} cannot be started: {error}", self.supervisor.display()),
+                false => format!("the workspace {} is gone", job.workspace.display()),
+            })?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take(), child.id());
         let (Some(control), Some(output), Some(status), Some(pid)) = pipes else {
             return Err("the supervisor ended at once".into());

@@ -115,6 +115,7 @@ fn result_of(ended: &Ended, timeout: Duration, shown: Shown) -> ToolResult {
         parts: vec![Part::text(text)],
         artifacts: shown.artifacts,
         error,
+        redacted: vec![],
         detail: detail(ended),
     }
 }

@@ -177,6 +177,7 @@ impl Verification {
             parts: vec![Part::text(tail_of(self.text.trim_end(), OUTPUT_BYTES_MAX))],
             artifacts: self.artifacts,
             error: self.failed,
+            redacted: vec![],
             detail: json!({ "commands": self.details }),
         };
         Invoked { result, left: self.left }

@@ -350,6 +350,7 @@ impl Turn {
             kind: request.kind,
             input: request.input.clone(),
             subject: request.subject.clone(),
+            secrets: vec![],
             problem: None,
         };
         self.know_call(call, request.origin);
@@ -364,6 +365,7 @@ impl Turn {
             kind: started.kind,
             input: started.input.clone(),
             subject: String::new(),
+            secrets: vec![],
             problem: None,
         };
         self.know_call(call, started.origin);

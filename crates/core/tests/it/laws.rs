@@ -210,6 +210,7 @@ impl Laws {
             kind: ToolKind::Exec,
             input: serde_json::Value::Null,
             subject: subject.into(),
+            secrets: vec![],
             problem: None,
         };
         self.asked(&call, self.open.expect("a turn is open"));

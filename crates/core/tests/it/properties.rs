@@ -316,6 +316,7 @@ impl Play {
             kind: tool_kind,
             input: serde_json::json!({ "n": kind }),
             subject: format!("c{}", kind / 5 % 3),
+            secrets: vec![],
             problem: kind.is_multiple_of(17).then(|| "malformed".into()),
         }
     }

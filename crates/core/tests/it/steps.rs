@@ -149,6 +149,7 @@ fn call(name: &str, tool: &str, kind: ToolKind, subject: &str) -> ToolCall {
         kind,
         input: json!({ "of": subject }),
         subject: subject.into(),
+        secrets: vec![],
         problem: None,
     }
 }

@@ -1,6 +1,6 @@
 //! Compares what is wanted with what runs: starts what is missing, stops what is surplus.
 
-use std::{panic::AssertUnwindSafe, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, panic::AssertUnwindSafe, path::PathBuf, time::Duration};
 
 use futures::FutureExt;
 use tenure_core::{
@@ -8,6 +8,7 @@ use tenure_core::{
     event::{ContextSeeded, SeedSource},
     ids::{CallId, TurnId},
     model::{Fault, FaultKind},
+    redact::marks_in,
     session::{CallState, Effect},
     tool::{Intent, ToolResult},
 };
@@ -169,6 +170,7 @@ impl Warm {
         let bug = || Fault::new(FaultKind::BadRequest, format!("no request could be made for {turn}"));
         let request = request.ok_or_else(bug)?;
         let model = parts.models.resolve(&request.model)?;
+        let shown_secrets = self.shown_secrets();
         let shower = Shower { news: self.news_sender(), turn, step, attempt };
         let parts = &self.shared.parts;
         let call = ModelCall {
@@ -177,10 +179,18 @@ impl Warm {
             secrets: parts.secrets.clone(),
             tools: parts.tools.clone(),
             verify: self.state.verify_plan(),
+            shown_secrets,
             moment: parts.clock.moment(),
             shower,
         };
         Ok((call, self.shared.stop.child_token()))
+    }
+
+    /// Secrets that the model was shown by a person or by a result, and so may name.
+    fn shown_secrets(&self) -> BTreeSet<String> {
+        let mut shown = self.transcript.as_ref().map(|known| known.shown_secrets().clone()).unwrap_or_default();
+        shown.extend(self.state.settings.system_prompt.iter().flat_map(|text| marks_in(text)).map(str::to_owned));
+        shown
     }
 
     fn start_tool(&mut self, effect: Effect, turn: TurnId, id: CallId, run: Option<u32>) -> bool {
@@ -192,6 +202,7 @@ impl Warm {
         let tool = CallOfTool {
             tools: parts.tools.clone(),
             store: parts.store.clone(),
+            put_back: parts.secrets.only(&call.call.secrets),
             secrets: parts.secrets.clone(),
             session: self.id,
             turn,

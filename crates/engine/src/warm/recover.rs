@@ -62,7 +62,7 @@ impl Warm {
         let mut classes = Vec::new();
         for call in turn.calls.iter().filter(|call| call.call.kind == ToolKind::Write) {
             if let CallState::Started { intent } = &call.state {
-                let intent = restored(&self.shared.parts.secrets, intent);
+                let intent = restored(&self.shared.parts.secrets.only(&call.call.secrets), intent);
                 classes.push((call.call.id, tenure_tools::classify(workspace, &intent, &files).await));
             }
         }

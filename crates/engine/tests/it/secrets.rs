@@ -105,3 +105,40 @@ async fn a_crash_in_the_middle_of_a_secret_shows_none_of_it() {
     assert_eq!(rig.settled(session, turn).await.status, RecordStatus::Completed);
     assert_clean(&everything(&rig, session).await);
 }
+
+/// What a tool is given when the model names a secret by its mark, after these steps.
+async fn given_for_mark(before: serde_json::Value, result: &'static str) -> String {
+    let look = TestTool::new("look", ToolKind::Read).doing(move |_, _| async move { ToolResult::ok(result) }).shared();
+    let echo = TestTool::new("echo", ToolKind::Exec).shared();
+    let named = json!({"do": [{"call": {"name": "echo", "input": {"subject": "say ${secret:API_KEY}"}}}]});
+    let mut steps = before.as_array().unwrap().clone();
+    steps.extend([named, json!({"do": [{"text": "done"}]})]);
+    let rig = Rig::steps(json!(steps)).tool(&look).tool(&echo).secret("API_KEY", SECRET).start().await;
+    let session = rig.create_with(trusting).await;
+    assert_eq!(rig.ask(session, "go").await.status, RecordStatus::Completed);
+    assert_clean(&everything(&rig, session).await);
+    echo.inputs()[0]["subject"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mark_is_worth_a_secret_only_to_a_model_that_was_shown_it() {
+    let look = || json!([{"do": [{"call": {"name": "look", "input": {}}}]}]);
+    let literal = "say ${secret:API_KEY}";
+    assert_eq!(given_for_mark(json!([]), "").await, literal, "made up");
+    assert_eq!(given_for_mark(look(), "a file says ${secret:API_KEY}").await, literal, "planted in a file");
+    assert_eq!(given_for_mark(look(), SECRET).await, format!("say {SECRET}"), "seen in a result");
+}
+
+#[tokio::test(start_paused = true)]
+async fn arguments_nested_too_deep_are_a_result_and_the_session_loads_again() {
+    let echo = TestTool::new("echo", ToolKind::Exec).shared();
+    let deep = format!("{{\"x\": {}{}}}", "[".repeat(120), "]".repeat(120));
+    let steps = json!([{"do": [{"call": {"name": "echo", "arguments": deep}}]}, {"do": [{"text": "done"}]}]);
+    let mut rig = Rig::steps(steps).tool(&echo).start().await;
+    let session = rig.create_with(trusting).await;
+    assert_eq!(rig.ask(session, "go").await.status, RecordStatus::Completed);
+    assert_eq!(echo.runs(), 0);
+    rig.crash_and_restart().await;
+    assert_eq!(rig.ask(session, "again").await.status, RecordStatus::Completed);
+    assert!(everything(&rig, session).await.contains("nested deeper than 64"));
+}

@@ -55,7 +55,10 @@ impl TextLimits {
     pub(crate) fn preferences(&self, preferences: Option<&serde_json::Map<String, serde_json::Value>>) -> Checked {
         let Some(preferences) = preferences else { return Ok(()) };
         let bytes = serde_json::to_string(preferences).map_or(usize::MAX, |text| text.len());
-        at_most("preferences", bytes, self.preferences_bytes_max, "bytes")
+        at_most("preferences", bytes, self.preferences_bytes_max, "bytes")?;
+        // The log wraps it: what could be read here could otherwise not be read there.
+        let deepest = preferences.values().map(tenure_core::tool::depth).max().unwrap_or(0) + 1;
+        at_most("preferences", deepest, tenure_core::tool::INPUT_DEPTH_MAX, "levels")
     }
 
     pub(crate) fn policy(&self, policy: Option<&Policy>) -> Checked {

@@ -23,6 +23,11 @@ struct Row {
 
 const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 
+/// Arrays inside each other.
+fn nested(levels: usize) -> serde_json::Value {
+    (0..levels).fold(json!(1), |inner, _| json!([inner]))
+}
+
 fn get(path: &'static str, status: u16, code: &'static str, says: &'static str) -> Row {
     Row { method: "GET", path, headers: &[], body: None, status, code, says }
 }
@@ -166,6 +171,7 @@ fn bodies() -> Vec<Row> {
         create("labels", json!([""]), "bad_request", "label"),
         create("model", json!(""), "bad_request", "model"),
         create("preferences", json!([1]), "bad_request", "preferences"),
+        create("preferences", json!({ "a": nested(70) }), "bad_request", "preferences"),
         create("budgets", json!({ "max_steps": -1 }), "bad_request", "budgets.max_steps"),
         create("budgets", json!({ "max_step": 1 }), "bad_request", "max_step"),
         create("budgets", json!([1, 2, 3, 4, 5]), "bad_request", "budgets"),

@@ -10,6 +10,10 @@ use crate::{
     disk::{DiskFile, Open},
 };
 
+/// How often, and how long apart, a lock is tried again whose holder is dead: a child that the holder was starting has
+/// a copy of it until it becomes another program.
+const DEAD_TRIES_MAX: u32 = 200;
+const DEAD_TRY_PAUSE: Duration = Duration::from_millis(20);
 /// How often, and how long apart, a second daemon looks for the first one's pid, which is written just after locking.
 const PID_READS_MAX: u32 = 20;
 const PID_READ_PAUSE: Duration = Duration::from_millis(10);
@@ -32,8 +36,14 @@ impl Lock {
     pub fn take(folder: &Folder) -> Result<Lock> {
         let failed = |error: io::Error| Error::disk("to lock the data folder", &error);
         let file = folder.disk.open(&folder.layout.lock(), Open::Create).map_err(failed)?;
-        if !file.try_lock().map_err(failed)? {
-            return Err(Error::Locked { pid: holder_pid(&*file) });
+        let mut tries = 0;
+        while !file.try_lock().map_err(failed)? {
+            let pid = holder_pid(&*file);
+            if is_alive(pid) || tries == DEAD_TRIES_MAX {
+                return Err(Error::Locked { pid });
+            }
+            tries += 1;
+            thread::sleep(DEAD_TRY_PAUSE);
         }
         let before = read_holder(&*file).map_or(0, |holder| holder.epoch);
         let holder = Holder { pid: std::process::id(), epoch: before + 1 };
@@ -54,6 +64,15 @@ fn read_holder(file: &dyn DiskFile) -> Option<Holder> {
     let mut text = [0; LOCK_BYTES_MAX];
     let read = file.read_full_at(&mut text, 0).ok()?;
     serde_json::Deserializer::from_slice(&text[..read]).into_iter().next()?.ok()
+}
+
+/// Whether a process of this number runs; where that cannot be told, it is taken to run.
+fn is_alive(pid: u32) -> bool {
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        // The state stands after the name, which may hold anything: a zombie has ended.
+        Ok(stat) => !stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X'])),
+        Err(_) => !std::path::Path::new("/proc/self").exists(),
+    }
 }
 
 fn holder_pid(file: &dyn DiskFile) -> u32 {

@@ -33,6 +33,25 @@ fn row(n: u64, status: &str) -> Row {
     }
 }
 
+#[test]
+fn a_lock_that_outlives_its_holder_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    drop(open(&data));
+    let mut gone = std::process::Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    fs::write(data.join("lock"), format!("{{\"pid\":{},\"epoch\":7}}", gone.id())).unwrap();
+    // As a child has it that the dead daemon was just starting.
+    let held = fs::File::open(data.join("lock")).unwrap();
+    held.lock().unwrap();
+    let letting_go = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        drop(held);
+    });
+    assert!(FileStore::open(&data, Options::default()).is_ok());
+    letting_go.join().unwrap();
+}
+
 #[tokio::test]
 async fn a_second_daemon_is_refused_by_name_and_the_epoch_counts_up() {
     let folder = tempfile::tempdir().unwrap();

@@ -186,6 +186,7 @@ fn of_models(moment: &mut Moment) -> Vec<Body> {
         kind: ToolKind::Exec,
         input: serde_json::json!({"command": "git status"}),
         subject: "git status".into(),
+        secrets: vec![],
         problem: None,
     };
     let seeded = ContextSeeded {

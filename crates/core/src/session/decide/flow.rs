@@ -177,6 +177,7 @@ impl Draft<'_> {
                 kind: ToolKind::Exec,
                 subject: plan.subject(),
                 input: json!({ "commands": plan.commands }),
+                secrets: vec![],
                 problem: None,
             },
             origin: CallOrigin::VerifyPolicy,
