@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use clap::Args;
 use tenure_client::{Client, Until};
 use tenure_wire::{CreateSession, Part, Policy, SendMessage};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
     lookup,
     terminal::{self, Output},
 };
-use follow::{Answers, Follow};
+use follow::{Answers, CanceledBy, Follow};
 use permit::Permit;
 
 /// Longer texts are refused before they are sent.
@@ -74,12 +75,26 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
     let message = SendMessage { parts: vec![Part::text(text)], auto_run: Some(true), ..SendMessage::default() };
     // With a key of its own the message may be sent again when the daemon goes away before it answers.
     let keyed = client.with_key(data::random_hex()?);
-    let accepted = daemon::insist(&keyed, &find, || keyed.send(&session, &message)).await?;
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    let mut interrupted = None;
+    let accepted = {
+        let mut sending = std::pin::pin!(daemon::insist(&keyed, &find, || keyed.send(&session, &message)));
+        loop {
+            tokio::select! {
+                accepted = &mut sending => break accepted?,
+                // The turn is canceled as soon as it is known; whoever does not want to wait for that leaves.
+                _ = interrupts.recv() => match interrupted {
+                    None => interrupted = Some(CanceledBy::Interrupt),
+                    Some(_) => return Ok(follow::left()),
+                },
+            }
+        }
+    };
     let no_turn = || Problem::failed("no_turn", "the daemon took the message but started no turn", "");
     let turn = accepted.turn_id.ok_or_else(no_turn)?;
     let deadline = arguments.timeout.map(Duration::from_secs);
     let follow = Follow::new(context.output, client, find.clone(), session, turn, answers);
-    follow.until_rest(stream.finding(find), deadline).await
+    follow.until_rest(stream.finding(find), deadline, interrupts, interrupted).await
 }
 
 fn text_of(given: &str) -> anyhow::Result<String> {

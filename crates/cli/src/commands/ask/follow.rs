@@ -8,11 +8,7 @@ use tenure_client::{
     print::{Detail, Piece, Printer, Tone, money, subject, tamed},
 };
 use tenure_wire::{Approve, Cancel, Event, Scope, Verdict};
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::watch,
-    time::Instant,
-};
+use tokio::{signal::unix::Signal, sync::watch, time::Instant};
 
 use super::permit::Permit;
 use crate::{
@@ -58,7 +54,7 @@ struct Waiting {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CanceledBy {
+pub enum CanceledBy {
     Interrupt,
     Timeout,
 }
@@ -95,19 +91,29 @@ impl Follow {
         }
     }
 
-    pub async fn until_rest(mut self, mut stream: EventStream, timeout: Option<Duration>) -> anyhow::Result<Exit> {
+    /// Follows the turn to where it rests. `interrupts` listens since before the message was sent, so that a Ctrl-C at
+    /// any time is heard; `first` is what happened until now.
+    pub async fn until_rest(
+        mut self,
+        mut stream: EventStream,
+        timeout: Option<Duration>,
+        mut interrupts: Signal,
+        mut first: Option<CanceledBy>,
+    ) -> anyhow::Result<Exit> {
         let mut missed = stream.missed();
-        let mut interrupts = signal(SignalKind::interrupt())?;
         let deadline = timeout.map(|after| Instant::now() + after);
         let mut time_is_over = std::pin::pin!(sleep_until(deadline));
         loop {
-            let by = tokio::select! {
-                rest = self.step(&mut stream, &mut missed) => match rest? {
-                    Some(rest) => return self.finish(&rest),
-                    None => continue,
+            let by = match first.take() {
+                Some(by) => by,
+                None => tokio::select! {
+                    rest = self.step(&mut stream, &mut missed) => match rest? {
+                        Some(rest) => return self.finish(&rest),
+                        None => continue,
+                    },
+                    _ = interrupts.recv() => CanceledBy::Interrupt,
+                    () = &mut time_is_over, if self.canceled_by.is_none() => CanceledBy::Timeout,
                 },
-                _ = interrupts.recv() => CanceledBy::Interrupt,
-                () = &mut time_is_over, if self.canceled_by.is_none() => CanceledBy::Timeout,
             };
             if self.canceled_by.is_some() {
                 return Ok(left());
@@ -352,7 +358,7 @@ impl Follow {
 }
 
 /// The person does not wait for the cancel.
-fn left() -> Exit {
+pub fn left() -> Exit {
     terminal::note("Left; the turn goes its way.\n");
     Exit::Interrupted
 }
