@@ -17,7 +17,7 @@ use tenure_core::{
     ids::{SessionId, TurnId},
     policy::Policy,
     redact::Secrets,
-    session::{Session, Settings, create},
+    session::{Life, Session, Settings, create},
 };
 use tenure_store::{CreateKey, Row, Store};
 use tokio::sync::{OnceCell, mpsc::error::TrySendError, oneshot, watch};
@@ -304,7 +304,17 @@ impl Engine {
         if let Some(state) = self.0.warm_state(session) {
             return Ok(state.borrow().clone());
         }
-        Ok(Arc::new(load::state(&*self.0.parts.store, session).await?.0))
+        let store = &*self.0.parts.store;
+        let checked = store.check(session).await;
+        match (load::state(store, session).await, checked) {
+            (Ok((mut state, ..)), Err(tenure_store::Error::Damaged { .. })) => {
+                state.life = Life::Failed;
+                Ok(Arc::new(state))
+            }
+            // Not even its first event can be read.
+            (Err(_), Err(damage @ tenure_store::Error::Damaged { .. })) => Err(damage.into()),
+            (loaded, _) => Ok(Arc::new(loaded?.0)),
+        }
     }
 
     /// A turn's record; with `wait`, when it rests or the time is over.
@@ -359,7 +369,10 @@ impl Engine {
     /// Everything after `after`: history, and with `follow` what comes.
     pub async fn events(&self, session: SessionId, after: Cursor, follow: bool) -> Result<Subscription, Error> {
         let store = self.0.parts.store.clone();
-        store.head(session).await?;
+        let head = store.head(session).await?;
+        if follow && after.seq >= head.seq {
+            store.check(session).await?;
+        }
         let watch = follow.then(|| self.0.hubs.of(session).watch());
         Subscription::open(store, session, after, watch, self.0.stop.clone()).await
     }

@@ -213,6 +213,10 @@ impl Subscription {
             }
             self.deltas.clear();
         }
+        if self.mode == Mode::CatchUp && self.watch.is_some() {
+            // Behind damage nothing will ever come: a watcher is told so, not left to wait.
+            self.store.check(self.session).await?;
+        }
         self.mode = if self.watch.is_some() { Mode::Live } else { Mode::Ended };
         Ok(())
     }

@@ -145,6 +145,9 @@ impl Store for FaultyStore {
     async fn renew(&self, session: SessionId, epoch: Epoch) -> Result<()> {
         self.inner.renew(session, epoch).await
     }
+    async fn check(&self, session: SessionId) -> Result<()> {
+        self.inner.check(session).await
+    }
     async fn release(&self, session: SessionId, epoch: Epoch) -> Result<()> {
         self.inner.release(session, epoch).await
     }

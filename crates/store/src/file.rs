@@ -178,6 +178,10 @@ impl Store for FileStore {
         Ok(self.marks.epoch())
     }
 
+    async fn check(&self, session: SessionId) -> Result<()> {
+        self.logs.get(session).await?.check_writable()
+    }
+
     async fn renew(&self, _session: SessionId, epoch: Epoch) -> Result<()> {
         self.check_epoch(epoch)
     }

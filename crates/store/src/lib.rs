@@ -45,6 +45,8 @@ pub trait Store: Send + Sync + 'static {
     async fn renew(&self, session: SessionId, epoch: Epoch) -> Result<()>;
     /// Gives it back.
     async fn release(&self, session: SessionId, epoch: Epoch) -> Result<()>;
+    /// `Damaged` where nobody may write and reading ends before the log does.
+    async fn check(&self, session: SessionId) -> Result<()>;
 
     /// Appends one decision.
     async fn append(&self, session: SessionId, epoch: Epoch, expected_seq: u64, events: &[Event]) -> Result<Head>;

@@ -134,6 +134,11 @@ impl Store for MemoryStore {
         self.state().owned(session, epoch).map(drop)
     }
 
+    /// Memory does not rot.
+    async fn check(&self, session: SessionId) -> Result<()> {
+        self.head(session).await.map(drop)
+    }
+
     async fn release(&self, session: SessionId, epoch: Epoch) -> Result<()> {
         self.state().owned(session, epoch).map(drop)
     }

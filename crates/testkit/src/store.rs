@@ -118,6 +118,9 @@ impl Store for UnwillingStore {
     async fn renew(&self, session: SessionId, epoch: Epoch) -> Result<()> {
         self.inner.renew(session, epoch).await
     }
+    async fn check(&self, session: SessionId) -> Result<()> {
+        self.inner.check(session).await
+    }
     async fn release(&self, session: SessionId, epoch: Epoch) -> Result<()> {
         self.inner.release(session, epoch).await
     }

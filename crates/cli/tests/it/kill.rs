@@ -348,6 +348,17 @@ async fn one_broken_session_never_stops_the_daemon() {
     let refused = daemon.client().send(&session, &message).await.unwrap_err();
     let tenure_client::Error::Refused(problem) = refused else { panic!("{refused:?}") };
     assert_eq!((problem.status, problem.code.as_str()), (409, "session_damaged"));
+    assert_eq!(daemon.client().session(&session).await.unwrap().status, "failed");
+    // Who follows it gets what can be read, and then a word instead of silence.
+    let mut stream = daemon.client().events(&session, tenure_client::Until::Forever);
+    let last = loop {
+        match tokio::time::timeout(PATIENCE, stream.next()).await.expect("no silence") {
+            Some(Ok(_)) => {}
+            last => break last,
+        }
+    };
+    let Some(Err(tenure_client::Error::Refused(problem))) = last else { panic!("{last:?}") };
+    assert_eq!(problem.code, "session_damaged");
     let other = daemon.session(&folder.workspace(), "scripted").await;
     daemon.send(&other, "hello").await;
     Reader::start(&daemon, &other).wait_kind("turn_completed").await;

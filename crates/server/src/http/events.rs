@@ -148,6 +148,8 @@ impl Told {
             item = self.items.next() => match item? {
                 Ok(item) => Some(Ok(self.format.write(&item))),
                 Err(Error::Closed) => None,
+                // All that can be read was told. Whoever asks for what comes after it is told why there is nothing.
+                Err(Error::Store(tenure_store::Error::Damaged { .. })) => None,
                 Err(error) => {
                     tracing::warn!("an event stream was cut: {error}");
                     Some(Err(io::Error::other(error.to_string())))

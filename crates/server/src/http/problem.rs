@@ -114,7 +114,7 @@ fn from_store(error: tenure_store::Error) -> Rejection {
             StatusCode::CONFLICT,
             "session_damaged",
             format!("the log of {session} is damaged after event {seq}; the session can only be read up to it"),
-            "run 'tenure store repair'",
+            "read what is there, and go on in a new session",
         ),
         Store::Exists(_) | Store::Fenced { .. } | Store::Conflict { .. } | Store::Locked { .. } | Store::Other(_) => {
             internal(&error.to_string())
