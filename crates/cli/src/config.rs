@@ -1,9 +1,9 @@
 //! `config.toml` of the data folder. What is misspelt or out of range is refused with file and line, never passed over.
 
-use std::{io, net::SocketAddr, path::Path, time::Duration};
+use std::{collections::BTreeMap, io, net::SocketAddr, path::Path, time::Duration};
 
 use serde::Deserialize;
-use tenure_core::policy::Resume;
+use tenure_core::{policy::Resume, redact::SECRET_BYTES_MIN};
 
 use crate::exit::Problem;
 
@@ -17,9 +17,12 @@ All keys and their defaults:
     durability = "power"            # or "process": survives kill -9, not a power cut
     verify_commands = ["make test"] # run unasked after writes [default: as the workspace says, asked]
     idle_evict_ms = 30000           # idle sessions leave the memory after this long
+    secret_variables = []           # environment variables kept secret beside those named ...KEY, ...TOKEN and the like
 
     [recovery]
     resume = "safe"                 # or "ask", "always": what becomes of a turn that a crash cut
+
+    [secrets]                       # values that are never written or shown: NAME = "value", 8 bytes or more
 
     [limits]
     connections_max = 4096
@@ -38,6 +41,8 @@ pub struct Config {
     pub verify_commands: Option<Vec<String>>,
     #[serde(rename = "idle_evict_ms", deserialize_with = "millis")]
     pub idle_evict: Option<Duration>,
+    pub secret_variables: Vec<String>,
+    pub secrets: BTreeMap<String, Hidden>,
     pub recovery: Recovery,
     pub limits: Limits,
 }
@@ -66,6 +71,30 @@ pub enum Durability {
     Power,
     /// kill -9, but not a power cut
     Process,
+}
+
+/// A value that is not to be seen, not even in a debug print.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Hidden(pub String);
+
+impl std::fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("hidden")
+    }
+}
+
+impl TryFrom<String> for Hidden {
+    type Error = String;
+
+    fn try_from(value: String) -> Result<Self, String> {
+        match value.len() >= SECRET_BYTES_MIN {
+            true => Ok(Self(value)),
+            false => {
+                Err(format!("a secret has at least {SECRET_BYTES_MIN} bytes: shorter ones are too common in texts"))
+            }
+        }
+    }
 }
 
 /// A bound of nothing would refuse everything.
@@ -137,6 +166,7 @@ mod tests {
             ("\n\nlisten_ = \"127.0.0.1:1\"", "/d/config.toml:3: ", "unknown field `listen_`"),
             ("[limits]\nbody_bytes_max = 0", "/d/config.toml:2: ", "above 0"),
             ("[limits]\n\nbody = 1", "/d/config.toml:3: ", "unknown field `body`"),
+            ("[secrets]\nDOOR = \"short\"", "/d/config.toml:2: ", "at least 8 bytes"),
             ("durability = \"disk\"", "/d/config.toml:1: ", "unknown variant `disk`"),
             ("idle_evict_ms = -1", "/d/config.toml:1: ", "-1"),
             ("x = ", "/d/config.toml:1: ", ""),

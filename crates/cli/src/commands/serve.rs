@@ -1,6 +1,7 @@
 //! `tenure serve`: puts the daemon together and runs it until it is told to stop.
 
 use std::{
+    collections::BTreeMap,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
@@ -28,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Context;
 use crate::{
-    config::{self, Config, Durability, Positive},
+    config::{self, Config, Durability, Hidden, Positive},
     data,
     exit::{Exit, Problem},
     standing::FileStanding,
@@ -76,6 +77,8 @@ struct Settings {
     engine: EngineConfig,
     limits: Limits,
     policy: Policy,
+    secrets: BTreeMap<String, Hidden>,
+    secret_variables: Vec<String>,
 }
 
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
@@ -124,7 +127,16 @@ fn settle(arguments: &Arguments, config: Config) -> anyhow::Result<Settings> {
     let end_when_idle = arguments.end_when_idle_ms.map(Duration::from_millis);
     let mut policy = Policy::default();
     set(&mut policy.recovery.resume, config.recovery.resume);
-    Ok(Settings { listen, durability, end_when_idle, engine, limits, policy })
+    Ok(Settings {
+        listen,
+        durability,
+        end_when_idle,
+        engine,
+        limits,
+        policy,
+        secrets: config.secrets,
+        secret_variables: config.secret_variables,
+    })
 }
 
 fn set<T>(place: &mut T, said: Option<T>) {
@@ -144,13 +156,13 @@ async fn serve(context: &Context, settings: Settings) -> anyhow::Result<Exit> {
     let store = FileStore::open(data, options).map_err(|error| not_opened(data, error))?;
     let token = data::token(data)?;
     let listener = listen(settings.listen).await?;
-    let tools = tools(data).await?;
+    let tools = tools(data, &settings.secret_variables).await?;
     let engine = Engine::start(Parts {
         store,
         models: Arc::new(ScriptedRegistry::default()),
         tools: Arc::new(tenure_tools::Registry::new(tools)),
         clock: Arc::new(SystemClock::new()?),
-        secrets: secrets(&token),
+        secrets: secrets(&token, settings.secrets, &settings.secret_variables),
         standing: Arc::new(FileStanding::open(data)?),
         config: settings.engine,
     })
@@ -196,14 +208,16 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 }
 
 /// Ends what an earlier life left behind, before anything can start anew.
-async fn tools(data: &Path) -> anyhow::Result<ToolsConfig> {
+async fn tools(data: &Path, secret_variables: &[String]) -> anyhow::Result<ToolsConfig> {
     let (ledger, mark) = (data.join(LEDGER), data.canonicalize()?.to_string_lossy().into_owned());
     let swept = {
         let (ledger, mark) = (ledger.clone(), mark.clone());
         tokio::task::spawn_blocking(move || tenure_tools::sweep_leftovers(&ledger, &mark)).await?
     };
     swept.iter().for_each(|line| tracing::warn!("{line}"));
-    Ok(ToolsConfig::new(supervisor()?, ledger, mark))
+    let mut tools = ToolsConfig::new(supervisor()?, ledger, mark);
+    tools.scrub.extend(secret_variables.iter().cloned());
+    Ok(tools)
 }
 
 /// This very program, also when its file was replaced by a newer one since it started.
@@ -212,12 +226,13 @@ fn supervisor() -> anyhow::Result<PathBuf> {
     if own.exists() { Ok(own) } else { Ok(std::env::current_exe()?) }
 }
 
-/// What must never be written or shown: our own token, and what looks secret in our environment.
-fn secrets(token: &str) -> Secrets {
+/// What must never be written or shown: our own token, what looks secret in our environment, and what the user names.
+fn secrets(token: &str, named: BTreeMap<String, Hidden>, variables: &[String]) -> Secrets {
     let known =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let secret = known.filter(|(name, _)| is_secret_name(name));
-    Secrets::new(secret.chain([("TENURE_TOKEN".to_owned(), token.to_owned())]))
+    let secret = known.filter(|(name, _)| is_secret_name(name) || variables.contains(name));
+    let named = named.into_iter().map(|(name, Hidden(value))| (name, value));
+    Secrets::new(secret.chain(named).chain([("TENURE_TOKEN".to_owned(), token.to_owned())]))
 }
 
 fn greet(context: &Context, note: &DaemonInfo) -> anyhow::Result<()> {

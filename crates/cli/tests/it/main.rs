@@ -8,5 +8,6 @@ mod kill;
 mod random_kill;
 mod reader;
 mod rig;
+mod secrets;
 mod serve;
 mod usage;
