@@ -75,7 +75,7 @@ impl ModelCall {
             };
             limit = patience.between_bytes;
             if let Some(stop_reason) = self.take(reply, event?).await? {
-                self.flush(reply).await;
+                self.flush(reply).await?;
                 return Ok(stop_reason);
             }
         }
@@ -86,15 +86,15 @@ impl ModelCall {
             ModelEvent::KeepAlive => {}
             ModelEvent::Text(text) => {
                 let clear = reply.text_redactor.push(&text);
-                self.show_text(reply, clear).await;
+                self.show_text(reply, clear).await?;
             }
             ModelEvent::Thinking(text) => {
                 let clear = reply.thinking_redactor.push(&text);
-                self.show_thinking(reply, clear).await;
+                self.show_thinking(reply, clear).await?;
             }
             ModelEvent::ThinkingDone { signature } => {
                 let clear = reply.thinking_redactor.finish();
-                self.show_thinking(reply, clear).await;
+                self.show_thinking(reply, clear).await?;
                 reply.close_thinking(signature);
             }
             ModelEvent::CallStarted { index, provider_id, name } => {
@@ -116,34 +116,36 @@ impl ModelCall {
             ModelEvent::Usage(usage) => reply.usage = usage,
             ModelEvent::Done { stop_reason } => return Ok(Some(stop_reason)),
         }
-        if reply.bytes() > REPLY_BYTES_MAX {
-            let why = format!("the reply is longer than {REPLY_BYTES_MAX} bytes");
-            return Err(Fault::new(FaultKind::ReplyTooLarge, why));
-        }
+        reply.check_room(0)?;
         Ok(None)
     }
 
-    async fn show_text(&self, reply: &mut Reply, clear: String) {
+    async fn show_text(&self, reply: &mut Reply, clear: String) -> Result<(), Fault> {
+        reply.check_room(clear.len())?;
         reply.text.push_str(&clear);
         self.shower.show(Stream::Text, clear).await;
+        Ok(())
     }
 
-    async fn show_thinking(&self, reply: &mut Reply, clear: String) {
+    async fn show_thinking(&self, reply: &mut Reply, clear: String) -> Result<(), Fault> {
+        reply.check_room(clear.len())?;
         reply.thinking_open.push_str(&clear);
         self.shower.show(Stream::Thinking, clear).await;
+        Ok(())
     }
 
     /// What was held back because a secret might have begun there.
-    async fn flush(&self, reply: &mut Reply) {
+    async fn flush(&self, reply: &mut Reply) -> Result<(), Fault> {
         let text = reply.text_redactor.finish();
-        self.show_text(reply, text).await;
+        self.show_text(reply, text).await?;
         let thinking = reply.thinking_redactor.finish();
-        self.show_thinking(reply, thinking).await;
+        self.show_thinking(reply, thinking).await?;
         reply.close_thinking(None);
         for (index, call) in &mut reply.calls {
             let clear = call.redactor.finish();
             self.shower.show(Stream::Arguments(*index), clear).await;
         }
+        Ok(())
     }
 
     fn output(mut self, reply: Reply, stop_reason: StopReason) -> Result<ModelOutput, Failed> {
@@ -244,6 +246,15 @@ impl Reply {
             return;
         }
         self.thinking.push(Thinking { text, signature });
+    }
+
+    /// What is shown is kept when the reply fails, so it is bounded before it is shown: a mark may be far longer than its
+    /// secret.
+    fn check_room(&self, more: usize) -> Result<(), Fault> {
+        if self.bytes() + more <= REPLY_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Fault::new(FaultKind::ReplyTooLarge, format!("the reply is longer than {REPLY_BYTES_MAX} bytes")))
     }
 
     fn bytes(&self) -> usize {

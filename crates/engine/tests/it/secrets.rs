@@ -4,6 +4,7 @@ use serde_json::json;
 use tenure_core::{
     command::Command,
     cursor::Cursor,
+    event::Body,
     tool::{ToolKind, ToolResult},
 };
 use tenure_engine::RecordStatus;
@@ -141,4 +142,26 @@ async fn arguments_nested_too_deep_are_a_result_and_the_session_loads_again() {
     rig.crash_and_restart().await;
     assert_eq!(rig.ask(session, "again").await.status, RecordStatus::Completed);
     assert!(everything(&rig, session).await.contains("nested deeper than 64"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_marks_make_too_large_fails_the_turn_and_the_session_goes_on() {
+    let name = "LONG_NAME_".repeat(40) + "KEY";
+    let flood = "shh-this".repeat(30_000);
+    let rig = Rig::steps(json!([{"attempts": [{"do": [{"text": "so far "}, {"text": flood}]}]}]));
+    let rig = rig.secret(&name, "shh-this").start().await;
+    let session = rig.create().await;
+    let record = rig.ask(session, "go").await;
+    assert_eq!(record.error.unwrap().code, "reply_too_large");
+    let events = rig.events(session).await;
+    let texts: Vec<&str> = events
+        .iter()
+        .filter_map(|event| match &event.body {
+            Body::ModelAttemptFailed(failed) => Some(failed.text.as_str()),
+            _ => None,
+        })
+        .collect();
+    // Trying again would give the same, so there is one attempt.
+    assert_eq!(texts, ["so far "]);
+    rig.sound(session).await;
 }
