@@ -1,7 +1,10 @@
 //! Approvals wait in the state, are answered exactly once, and can expire.
 
 use serde_json::json;
-use tenure_core::policy::{Policy, Rule, RuleAction, Scope};
+use tenure_core::{
+    budget::Budgets,
+    policy::{Policy, RecoveryPolicy, Resume, Rule, RuleAction, Scope},
+};
 
 use crate::{case::case, steps::*};
 
@@ -261,6 +264,24 @@ fn an_approval_can_expire() {
         .given([say("hi"), asks([shell("s1", "ls")]), wait(5000)])
         .when(approve("s1"))
         .then(&["approval_granted s1 once", "tool_call_started s1 run 1"], &["RunTool s1 run 1"]);
+    case("its time passes while the turn waits for a budget")
+        .budgets(Budgets { max_tool_calls: Some(0), ..Budgets::default() })
+        .given([say("hi")])
+        .when(asks([read("r1"), shell("s1", "ls")]))
+        .then(
+            &[
+                "model_output_completed 1.1 r1 s1",
+                "approval_requested s1 expires +1000",
+                "budget_reached tool_calls 0 of 0",
+            ],
+            &["Wake s1 +1000"],
+        );
+    case("and while the turn is interrupted")
+        .policy(Policy { recovery: RecoveryPolicy { resume: Resume::Ask }, ..Policy::default() })
+        .approval(|approval| approval.expires_after_ms = Some(1000))
+        .given([say("hi"), asks([read("r1"), shell("s1", "ls")])])
+        .when(crash())
+        .then(&["turn_interrupted t1 r1=unknown"], &["Wake s1 +1000"]);
     case("the time survives a restart")
         .given([say("hi"), asks([shell("s1", "ls")]), wait(600)])
         .when(crash())

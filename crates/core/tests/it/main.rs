@@ -6,6 +6,7 @@ mod calls;
 mod cancel;
 mod case;
 mod context;
+mod fuzz;
 mod idempotency;
 mod laws;
 mod properties;

@@ -4,6 +4,7 @@ mod actions;
 mod bad_scripts;
 mod choice;
 mod demo;
+mod fuzz;
 mod names;
 mod request;
 

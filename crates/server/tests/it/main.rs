@@ -5,6 +5,7 @@ mod access;
 mod bad_input;
 mod commands;
 mod connections;
+mod fuzz;
 mod gaps;
 mod rig;
 mod s1_api;

@@ -2,6 +2,7 @@
 
 mod apply_patch;
 mod crash;
+mod fuzz;
 mod paths;
 mod processes;
 mod read_file;

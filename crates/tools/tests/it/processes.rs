@@ -157,7 +157,9 @@ fn a_supervisor_whose_control_pipe_closes_ends_everything() {
         let (rig, token) = (Rig::new(), unique().to_string());
         let mut supervisor = bare_supervisor(&rig);
         let command = ["sh", "-c", &disguised(&token)];
-        let order = json!({"command": command, "timeout_ms": 600_000, "namespaces": namespaces});
+        let order = json!({
+            "command": command, "folder": "/", "call_id": "call_1", "timeout_ms": 600_000, "namespaces": namespaces,
+        });
         let mut control = supervisor.stdin.take().unwrap();
         writeln!(control, "{order}").unwrap();
         until("all children", || alive(&token).len() >= DISGUISED);
@@ -285,7 +287,8 @@ async fn a_dropped_call_is_a_stopped_call() {
     until("the end of the command", || alive(&token).is_empty());
 }
 
-#[tokio::test]
+// Those that have reported are collected beside what comes next, so there must be somebody to do it while this waits.
+#[tokio::test(flavor = "multi_thread")]
 async fn no_zombie_is_left() {
     for namespaces in [true, false] {
         run(&rig(namespaces), "(sleep 0 &); sleep 0 & true").await;
