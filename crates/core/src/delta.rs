@@ -8,9 +8,10 @@ use crate::{
 };
 
 /// Which output a delta belongs to. Deltas of different streams are never merged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Stream {
     /// The answer's text.
+    #[default]
     Text,
     /// The model's thinking.
     Thinking,
@@ -20,7 +21,19 @@ pub enum Stream {
     Output(CallId),
 }
 
+fn first() -> u32 {
+    1
+}
+
+fn is_first(number: &u32) -> bool {
+    *number == 1
+}
+
 impl Stream {
+    fn is_text(&self) -> bool {
+        *self == Stream::Text
+    }
+
     /// The wire type of a delta of this stream.
     pub fn wire_type(self) -> &'static str {
         match self {
@@ -57,7 +70,7 @@ impl<'de> Deserialize<'de> for Stream {
     }
 }
 
-/// One record of a spool: lean names, because there are many of them.
+/// One record of a spool: lean names, and what is usual is left out, because there are many of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delta {
     /// The last numbered event before it.
@@ -65,11 +78,11 @@ pub struct Delta {
     pub seq: u64,
     #[serde(rename = "m", with = "ms")]
     pub ts: Timestamp,
-    #[serde(rename = "t")]
+    #[serde(rename = "t", default = "first", skip_serializing_if = "is_first")]
     pub step: u32,
-    #[serde(rename = "a")]
+    #[serde(rename = "a", default = "first", skip_serializing_if = "is_first")]
     pub attempt: u32,
-    #[serde(rename = "k")]
+    #[serde(rename = "k", default, skip_serializing_if = "Stream::is_text")]
     pub stream: Stream,
     /// Bytes of this stream before this record.
     #[serde(rename = "o")]
@@ -143,5 +156,25 @@ impl Serialize for WireData<'_> {
         out.serialize_field("offset", &self.0.offset)?;
         out.serialize_field("text", &self.0.text)?;
         out.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_usual_is_left_out_and_may_stand_there() {
+        let (seq, ts) = (7, Timestamp::from_ms(5));
+        let usual = Delta { seq, ts, step: 1, attempt: 1, stream: Stream::Text, offset: 3, text: "a".into() };
+        let other = Delta { step: 2, attempt: 3, stream: Stream::Thinking, ..usual.clone() };
+        let usual_json = r#"{"s":7,"m":5,"o":3,"d":"a"}"#;
+        let other_json = r#"{"s":7,"m":5,"t":2,"a":3,"k":"think","o":3,"d":"a"}"#;
+        for (delta, json) in [(&usual, usual_json), (&other, other_json)] {
+            assert_eq!(serde_json::to_string(delta).unwrap(), json);
+            assert_eq!(&serde_json::from_str::<Delta>(json).unwrap(), delta);
+        }
+        let in_full = r#"{"s":7,"m":5,"t":1,"a":1,"k":"text","o":3,"d":"a"}"#;
+        assert_eq!(serde_json::from_str::<Delta>(in_full).unwrap(), usual);
     }
 }

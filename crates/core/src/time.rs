@@ -59,7 +59,8 @@ impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(d)?;
         let at: jiff::Timestamp = text.parse().map_err(de::Error::custom)?;
-        u64::try_from(at.as_millisecond()).map(Timestamp).map_err(|_| de::Error::custom("a time before 1970"))
+        let ms = u64::try_from(at.as_millisecond()).map_err(|_| de::Error::custom("a time before 1970"))?;
+        Ok(Timestamp(ms.min(TIMESTAMP_MS_MAX)))
     }
 }
 

@@ -9,6 +9,9 @@ use std::{
     time::UNIX_EPOCH,
 };
 
+/// How much is read and written at a time by `sync_again`.
+const AGAIN_BYTES: usize = 64 << 10;
+
 /// How a file is opened. Every way but `Read` allows writing too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Open {
@@ -76,6 +79,21 @@ impl dyn DiskFile + '_ {
             }
         }
         Ok(filled)
+    }
+
+    /// Hands all bytes from `from` on to the operating system once more, and syncs them. A sync that failed, in this life
+    /// or the one before, leaves bytes that are shown, that are not on the disk, and that no later sync would write.
+    pub fn sync_again(&self, from: u64) -> io::Result<()> {
+        let mut chunk = vec![0; AGAIN_BYTES.min(usize::try_from(self.len()?).unwrap_or(AGAIN_BYTES))];
+        let mut at = from;
+        loop {
+            let read = self.read_full_at(&mut chunk, at)?;
+            if read == 0 {
+                return self.sync();
+            }
+            self.write_all_at(&chunk[..read], at)?;
+            at += read as u64;
+        }
     }
 
     /// The whole content; refused when it is larger than `bytes_max`.

@@ -1,6 +1,6 @@
 //! The file store on a disk that fails as it is told to: refused writes, failed syncs, power cuts. For tests; it lives in memory.
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -14,14 +14,16 @@ use tokio::sync::watch;
 
 use self::disk::FaultyDisk;
 use crate::{
-    CreateKey, Epoch, FileStore, Head, Limit, Options, Result, Row, Snapshot, SpoolPage, Store, StoredEvent,
-    SweepReport,
+    CreateKey, Epoch, FileStore, Head, Limit, Result, Row, Snapshot, SpoolPage, Store, StoredEvent, SweepReport,
 };
 
 mod content;
 mod disk;
 mod handle;
 mod power;
+mod remains;
+
+pub use remains::Remains;
 
 /// Where the data folder lies on the faulty disk.
 const ROOT: &str = "/data";
@@ -41,6 +43,10 @@ pub enum Point {
     SpoolCut,
     /// The sync of a folder.
     FolderSync,
+    /// A new file or folder.
+    Make,
+    Rename,
+    Remove,
     /// A write or sync of any other file.
     Other,
 }
@@ -49,7 +55,7 @@ pub enum Point {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Harm {
     Nothing,
-    /// Half of the bytes; for a sync, as `Nothing`.
+    /// Half of the bytes; for a sync, every second sector. Of a change of names nothing is done.
     Half,
     All,
 }
@@ -100,13 +106,7 @@ impl FaultyStore {
     /// An empty store on a disk that works until it is told otherwise.
     pub fn new() -> Arc<FaultyStore> {
         // Holds because nothing can have planned a fault on a disk that was just made.
-        Self::on(FaultyDisk::default()).expect("an empty disk without faults refuses nothing")
-    }
-
-    fn on(disk: FaultyDisk) -> Result<Arc<FaultyStore>> {
-        let disk = Arc::new(disk);
-        let inner = FileStore::open_on(disk.clone(), PathBuf::from(ROOT), &Options::default())?;
-        Ok(Arc::new(FaultyStore { inner, disk }))
+        Remains(Arc::default()).open().expect("an empty disk without faults refuses nothing")
     }
 
     pub fn plan(&self, fault: Fault) {
@@ -123,14 +123,19 @@ impl FaultyStore {
         self.disk.stop_after(changes);
     }
 
+    /// The disk under this store.
+    pub fn disk(&self) -> Remains {
+        Remains(self.disk.clone())
+    }
+
     /// The store that a new process finds after `kill -9`: all that was handed to the operating system.
     pub fn after_kill(&self) -> Result<Arc<FaultyStore>> {
-        Self::on(self.disk.after_kill())
+        self.disk().after_kill().open()
     }
 
     /// The store that is found after a power cut: what was synced, and of the rest what the seed chooses.
     pub fn after_power_cut(&self, seed: u64) -> Result<Arc<FaultyStore>> {
-        Self::on(self.disk.after_power_cut(seed))
+        self.disk().after_power_cut(seed).open()
     }
 }
 

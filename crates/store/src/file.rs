@@ -30,7 +30,7 @@ use self::{
 };
 use crate::{
     CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, Store, StoredEvent, SweepReport,
-    disk::{Disk, Made, OsDisk},
+    disk::{Disk, OsDisk},
     inbox::Inbox,
     tails::Tails,
 };
@@ -66,13 +66,14 @@ pub enum Durability {
 #[derive(Debug, Clone)]
 pub struct Options {
     pub durability: Durability,
-    /// How many logs are synced side by side.
+    /// How many logs are synced side by side. A disk makes one write of the syncs that wait together, so that many
+    /// sessions that write at once are faster the more of them may wait.
     pub sync_threads: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { durability: Durability::default(), sync_threads: 16 }
+        Self { durability: Durability::default(), sync_threads: 64 }
     }
 }
 
@@ -99,10 +100,10 @@ impl FileStore {
 
     pub(crate) fn open_on(disk: Arc<dyn Disk>, root: PathBuf, options: &Options) -> Result<Arc<FileStore>> {
         let layout = Layout::new(root);
-        let changed = make_folders(&*disk, &layout).map_err(|error| Error::disk("to make the data folder", &error))?;
+        make_folders(&*disk, &layout).map_err(|error| Error::disk("to make the data folder", &error))?;
         let folder = Arc::new(Folder::new(disk, layout));
         let lock = Lock::take(&folder)?;
-        let marks = Arc::new(Marks::new(folder.clone(), lock, changed));
+        let marks = Arc::new(Marks::new(folder.clone(), lock));
         let logs = Arc::new(Logs::new(folder.clone(), marks.list()?));
         Ok(Arc::new(FileStore {
             logs,
@@ -320,6 +321,7 @@ impl Store for FileStore {
     }
 
     async fn mark_settled(&self, session: SessionId) -> Result<()> {
+        self.listing.settle(session).await?;
         if self.logs.is_unsynced(session) {
             // Opening syncs what an earlier life left; without the mark nobody would do it later.
             match self.logs.get(session).await {
@@ -328,13 +330,16 @@ impl Store for FileStore {
             }
         }
         // Not while an append is under way: it counts on the mark.
-        let writer = match self.logs.get_if_open(session).await {
-            Some(log) => Some(log.writer().lock_owned().await),
+        let mut open = match self.logs.get_if_open(session).await {
+            Some(log) => Some((log.writer().lock_owned().await, log)),
             None => None,
         };
         let marks = self.marks.clone();
         blocking(move || {
-            let _writer = writer;
+            if let Some((writer, log)) = &mut open {
+                // What a refused append left is cut first: without the mark the next life would take it for synced.
+                log.mend(writer)?;
+            }
             marks.remove(session)
         })
         .await
@@ -368,16 +373,13 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T>
     }
 }
 
-/// Makes the data folder and those in it; gives the folders outside of it that were changed by that.
-fn make_folders(disk: &dyn Disk, layout: &Layout) -> std::io::Result<Vec<PathBuf>> {
+/// Makes the data folder and those in it.
+fn make_folders(disk: &dyn Disk, layout: &Layout) -> std::io::Result<()> {
     let missing: Vec<&Path> = layout.root().ancestors().take_while(|path| disk.stat(path).is_err()).collect();
-    let mut changed = Vec::new();
     for path in missing.into_iter().rev() {
-        if disk.make_dir(path)? == Made::Now {
-            changed.extend(path.parent().map(Path::to_owned));
-        }
+        disk.make_dir(path)?;
     }
     disk.make_dir(&layout.sessions())?;
     disk.make_dir(&layout.open())?;
-    Ok(changed)
+    Ok(())
 }

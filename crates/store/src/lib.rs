@@ -24,7 +24,7 @@ mod tails;
 
 pub use data::*;
 pub use error::{Error, Result};
-pub use faulty::{Fault, FaultyStore, Harm, Point, Reason};
+pub use faulty::{Fault, FaultyStore, Harm, Point, Reason, Remains};
 pub use file::{Durability, FileStore, Options};
 pub use memory::MemoryStore;
 

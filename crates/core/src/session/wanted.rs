@@ -46,7 +46,8 @@ impl Session {
             return Vec::new();
         }
         match &turn.phase {
-            Phase::Budget(_) | Phase::Interrupted => running_calls(turn).collect(),
+            // A turn that waits for something else starts nothing, but an approval's time passes all the same.
+            Phase::Budget(_) | Phase::Interrupted => running_calls(turn).chain(approvals(turn)).collect(),
             Phase::Stopping(_) => vec![Effect::ReportGone { turn: turn.id }],
             Phase::Going if turn.awaits_model() => vec![Effect::CallModel {
                 turn: turn.id,

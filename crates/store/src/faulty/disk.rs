@@ -34,17 +34,18 @@ pub(super) enum Entry {
     File(usize),
 }
 
-/// A change in a folder that is not synced yet. Both names of a rename lie in one folder.
+/// A change in a folder that is not synced yet. Each may reach the disk without those before it, so a rename says
+/// itself what gets the new name. Both names of a rename lie in one folder and change at once.
 #[derive(Debug, Clone)]
 pub(super) enum NameChange {
     Put(PathBuf, Entry),
     Remove(PathBuf),
-    Rename(PathBuf, PathBuf),
+    Rename { from: PathBuf, to: PathBuf, entry: Entry },
 }
 
 impl NameChange {
     pub fn folder(&self) -> &Path {
-        let (NameChange::Put(path, _) | NameChange::Remove(path) | NameChange::Rename(path, _)) = self;
+        let (NameChange::Put(path, _) | NameChange::Remove(path) | NameChange::Rename { from: path, .. }) = self;
         path.parent().unwrap_or(path)
     }
 
@@ -56,10 +57,12 @@ impl NameChange {
             NameChange::Remove(path) => {
                 names.remove(path);
             }
-            NameChange::Rename(from, to) => {
-                if let Some(entry) = names.remove(from) {
-                    names.insert(to.clone(), entry);
+            NameChange::Rename { from, to, entry } => {
+                // If the old name leads elsewhere by now, another change has it.
+                if names.get(from) == Some(entry) {
+                    names.remove(from);
                 }
+                names.insert(to.clone(), *entry);
             }
         }
     }
@@ -113,6 +116,11 @@ impl State {
         Some((fault.harm, io::Error::from_raw_os_error(code)))
     }
 
+    /// Fails if a fault is due at this point; names are changed as a whole or not at all.
+    fn refuse(&mut self, point: Point) -> io::Result<()> {
+        self.due(point).map_or(Ok(()), |(_, error)| Err(error))
+    }
+
     fn change_name(&mut self, change: NameChange) {
         change.apply(&mut self.names);
         self.unsynced_names.push(change);
@@ -128,6 +136,7 @@ impl State {
     fn make_file(&mut self, path: &Path) -> io::Result<usize> {
         self.need_folder(path)?;
         self.step()?;
+        self.refuse(Point::Make)?;
         let file = self.files.len();
         self.files.push(Content::default());
         self.change_name(NameChange::Put(path.to_owned(), Entry::File(file)));
@@ -161,6 +170,7 @@ impl Disk for FaultyDisk {
             None => state.need_folder(path)?,
         }
         state.step()?;
+        state.refuse(Point::Make)?;
         state.change_name(NameChange::Put(path.to_owned(), Entry::Folder));
         Ok(Made::Now)
     }
@@ -176,11 +186,10 @@ impl Disk for FaultyDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state();
-        if !state.names.contains_key(from) {
-            return Err(io::ErrorKind::NotFound.into());
-        }
+        let entry = *state.names.get(from).ok_or(io::ErrorKind::NotFound)?;
         state.step()?;
-        state.change_name(NameChange::Rename(from.to_owned(), to.to_owned()));
+        state.refuse(Point::Rename)?;
+        state.change_name(NameChange::Rename { from: from.to_owned(), to: to.to_owned(), entry });
         Ok(())
     }
 
@@ -190,6 +199,7 @@ impl Disk for FaultyDisk {
             return Err(io::ErrorKind::NotFound.into());
         }
         state.step()?;
+        state.refuse(Point::Remove)?;
         state.change_name(NameChange::Remove(path.to_owned()));
         Ok(())
     }

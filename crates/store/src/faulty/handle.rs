@@ -74,18 +74,14 @@ impl DiskFile for Handle {
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state();
         state.step()?;
-        match state.due(self.kind.syncing()) {
-            None => state.files[self.file].sync(),
-            Some((Harm::All, error)) => {
-                state.files[self.file].sync();
-                return Err(error);
-            }
-            Some((Harm::Nothing | Harm::Half, error)) => {
-                state.files[self.file].fail_sync();
-                return Err(error);
-            }
+        let due = state.due(self.kind.syncing());
+        let file = &mut state.files[self.file];
+        match due {
+            None | Some((Harm::All, _)) => file.sync(),
+            Some((Harm::Half, _)) => file.sync_half(),
+            Some((Harm::Nothing, _)) => file.drop_unsynced(),
         }
-        Ok(())
+        due.map_or(Ok(()), |(_, error)| Err(error))
     }
 
     fn try_lock(&self) -> io::Result<bool> {

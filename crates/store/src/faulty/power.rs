@@ -2,11 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex},
 };
 
-use super::disk::{Entry, FaultyDisk, NameChange, State};
+use super::disk::{Entry, FaultyDisk, State};
 
 impl FaultyDisk {
     /// All that was handed to the operating system; what was not synced still is not.
@@ -20,8 +20,7 @@ impl FaultyDisk {
 
     pub(super) fn after_power_cut(&self, seed: u64) -> FaultyDisk {
         let state = self.state();
-        let mut random = seed;
-        let mut chance = move |below: usize| (next(&mut random) % (below.max(1) as u64)) as usize;
+        let mut chance = Chance(seed);
         let names = names_after_power_cut(&state, &mut chance);
         let files = state.files.iter().map(|file| file.after_power_cut(&mut chance)).collect();
         let left = State { files, durable_names: names.clone(), names, ..State::default() };
@@ -29,16 +28,18 @@ impl FaultyDisk {
     }
 }
 
-/// Of each folder a part of its unsynced changes, in order.
-fn names_after_power_cut(state: &State, chance: &mut impl FnMut(usize) -> usize) -> BTreeMap<PathBuf, Entry> {
+/// Of the unsynced changes all, none, all up to some instant, or each one for itself.
+fn names_after_power_cut(state: &State, chance: &mut Chance) -> BTreeMap<PathBuf, Entry> {
     let mut names = state.durable_names.clone();
-    let mut folders: Vec<&Path> = state.unsynced_names.iter().map(|change| change.folder()).collect();
-    folders.sort_unstable();
-    folders.dedup();
-    for folder in folders {
-        let changes: Vec<&NameChange> =
-            state.unsynced_names.iter().filter(|change| change.folder() == folder).collect();
-        for change in &changes[..chance(changes.len() + 1)] {
+    let changes = &state.unsynced_names;
+    let (mode, first) = (chance.below(4), chance.below(changes.len() + 1));
+    for (at, change) in changes.iter().enumerate() {
+        let landed = match mode {
+            0 => true,
+            1 => at < first,
+            _ => chance.below(2) == 0,
+        };
+        if landed {
             change.apply(&mut names);
         }
     }
@@ -54,10 +55,20 @@ fn fresh(state: State) -> State {
 }
 
 /// SplitMix64: small, and the same everywhere.
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
+pub(super) struct Chance(u64);
+
+impl Chance {
+    /// A number below `below`; 0 if that is 0.
+    pub fn below(&mut self, below: usize) -> usize {
+        // The remainder is below a `usize`.
+        (self.next() % (below.max(1) as u64)) as usize
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
 }

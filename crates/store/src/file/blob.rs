@@ -9,18 +9,18 @@ use bytes::Bytes;
 use tenure_core::ids::SessionId;
 
 use super::folder::{Folder, Keep, is_missing};
-use crate::{Error, Result, disk::Made, name::check_blob};
+use crate::{Error, Result, name::check_blob};
 
 pub(crate) fn put(folder: &Folder, session: SessionId, name: &str, bytes: &[u8]) -> Result<()> {
     check_blob(name)?;
     let base = folder.layout.session(session);
     let path = base.join(name);
-    let changed = make_parents(folder, &base, name).map_err(|error| match is_missing(&error) {
+    let parents = make_parents(folder, &base, name).map_err(|error| match is_missing(&error) {
         true => Error::NoSession(session),
         false => failed(name, &error),
     })?;
     folder.replace(&path, &[bytes], Keep::Synced).map_err(|error| failed(name, &error))?;
-    for parent in changed {
+    for parent in parents {
         folder.disk.sync_dir(&parent).map_err(|error| failed(name, &error))?;
     }
     Ok(())
@@ -33,20 +33,20 @@ pub(crate) fn get(folder: &Folder, session: SessionId, name: &str) -> Result<Opt
     Ok(content.map(Bytes::from))
 }
 
-/// Makes the folders of a name below `base`, which must be there; gives those in which one was made.
+/// Makes the folders of a name below `base`, which must be there; gives those that hold one of them. All of them are to
+/// be synced, also those that were there: whoever made one may have been stopped before it was safe.
 fn make_parents(folder: &Folder, base: &Path, name: &str) -> io::Result<Vec<PathBuf>> {
     folder.disk.stat(base)?;
-    let mut changed = Vec::new();
+    let mut holders = Vec::new();
     let mut at = base.to_owned();
-    let Some(parents) = Path::new(name).parent() else { return Ok(changed) };
+    let Some(parents) = Path::new(name).parent() else { return Ok(holders) };
     for part in parents.components() {
         let next = at.join(part);
-        if folder.disk.make_dir(&next)? == Made::Now {
-            changed.push(at);
-        }
+        folder.disk.make_dir(&next)?;
+        holders.push(at);
         at = next;
     }
-    Ok(changed)
+    Ok(holders)
 }
 
 fn failed(name: &str, error: &io::Error) -> Error {

@@ -32,6 +32,8 @@ struct Loaded {
     len: u64,
     lines: usize,
     by_name: HashMap<(String, String), CreateKey>,
+    /// Writing the file anew failed, and nobody knows which of the two files has the name: it is read again.
+    stale: bool,
 }
 
 impl Keys {
@@ -67,7 +69,7 @@ impl Keys {
         let folder = self.folder.clone();
         let mut guard = self.loaded.clone().lock_owned().await;
         blocking(move || match &mut *guard {
-            Some(keys) => work(&folder, keys),
+            Some(keys) if !keys.stale => work(&folder, keys),
             empty => work(&folder, empty.insert(Loaded::load(&folder, now).map_err(failed)?)),
         })
         .await
@@ -78,7 +80,7 @@ impl Loaded {
     fn load(folder: &Folder, now: Timestamp) -> io::Result<Loaded> {
         let file = folder.disk.open(&folder.layout.keys(), Open::Create)?;
         // A key that a killed daemon wrote may be in the page cache only; and the file's name may be new.
-        file.sync()?;
+        file.sync_again(0)?;
         folder.disk.sync_dir(folder.layout.root())?;
         let mut by_name = HashMap::new();
         let mut count = 0;
@@ -97,7 +99,7 @@ impl Loaded {
             }
             count += 1;
         };
-        let mut keys = Loaded { file, len, lines: count, by_name };
+        let mut keys = Loaded { file, len, lines: count, by_name, stale: false };
         if keys.is_mostly_stale() {
             keys.compact(folder)?;
         }
@@ -128,6 +130,13 @@ impl Loaded {
 
     fn append(&mut self, key: &CreateKey) -> io::Result<()> {
         let mut line = serde_json::to_vec(key)?;
+        if line.len() > KEY_LINE_BYTES_MAX {
+            // It would be passed over by the next life.
+            return Err(io::Error::other(format!(
+                "it has {} bytes, and {KEY_LINE_BYTES_MAX} are the limit",
+                line.len()
+            )));
+        }
         line.push(b'\n');
         // Cuts what a torn write of this or an earlier life left behind the last whole line.
         self.file.set_len(self.len)?;
@@ -148,8 +157,10 @@ impl Loaded {
             serde_json::to_writer(&mut content, key)?;
             content.push(b'\n');
         }
+        self.stale = true;
         folder.replace(&folder.layout.keys(), &[&content], Keep::Synced)?;
         self.file = folder.disk.open(&folder.layout.keys(), Open::Existing)?;
+        self.stale = false;
         self.len = content.len() as u64;
         self.lines = self.by_name.len();
         Ok(())

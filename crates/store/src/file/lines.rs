@@ -59,6 +59,10 @@ impl<'a> Lines<'a> {
                 let start = self.from;
                 self.from += length + 1;
                 self.offset += length as u64 + 1;
+                // The limit is the same wherever the line lies in what was read at once.
+                if length > self.line_bytes_max {
+                    return Ok(Next::TooLong { offset });
+                }
                 return Ok(Next::Line { offset, bytes: &self.buffer[start..start + length] });
             }
             searched = self.to - self.from;

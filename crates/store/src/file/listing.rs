@@ -53,6 +53,8 @@ struct Entry {
     workspace_path: Arc<str>,
     title: Option<Box<str>>,
     last_turn_id: Option<TurnId>,
+    /// The file does not have it yet: the end of the turn that has begun brings the next row.
+    waits: bool,
 }
 
 impl Listing {
@@ -64,11 +66,29 @@ impl Listing {
         self.with(move |folder, listing| {
             let row = row.trimmed();
             let line = line_of(&row).map_err(failed)?;
-            listing.rows.put(row);
+            let waits = listing.rows.find(row.id).is_some_and(|known| known.only_begins(&row));
+            listing.rows.put(row, waits);
+            if waits {
+                return Ok(());
+            }
             listing.append(&line).map_err(failed)?;
             if listing.lines > 2 * listing.rows.entries.len() + STALE_LINES_MAX {
                 listing.compact(folder).map_err(failed)?;
             }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Writes a row that still waits, of a session that nobody will put another one of soon.
+    pub async fn settle(&self, session: SessionId) -> Result<()> {
+        self.with(move |_, listing| {
+            let Some(row) = listing.rows.find(session).filter(|entry| entry.waits).map(Entry::to_row) else {
+                return Ok(());
+            };
+            let line = line_of(&row).map_err(failed)?;
+            listing.append(&line).map_err(failed)?;
+            listing.rows.put(row, false);
             Ok(())
         })
         .await
@@ -118,7 +138,7 @@ impl Loaded {
                 Next::TooLong { .. } => {}
                 Next::Line { bytes, .. } => {
                     let row = serde_json::from_slice::<Row>(bytes).ok().filter(|row| sessions.contains(&row.id));
-                    row.into_iter().for_each(|row| rows.put(row.trimmed()));
+                    row.into_iter().for_each(|row| rows.put(row.trimmed(), false));
                 }
             }
             self.lines += 1;
@@ -136,9 +156,11 @@ impl Loaded {
             // A session that cannot be read has no row; it never keeps the others from theirs.
             if let Some(row) = rebuild::row(folder, session) {
                 let row = row.trimmed();
-                lines.extend_from_slice(&line_of(&row)?);
-                self.lines += 1;
-                self.rows.put(row);
+                if rebuild::make_safe(folder, session).is_ok() {
+                    lines.extend_from_slice(&line_of(&row)?);
+                    self.lines += 1;
+                }
+                self.rows.put(row, false);
             }
         }
         self.append_bytes(&lines)
@@ -176,7 +198,12 @@ impl Loaded {
 }
 
 impl Rows {
-    fn put(&mut self, row: Row) {
+    fn find(&self, id: SessionId) -> Option<&Entry> {
+        let at = self.entries.binary_search_by_key(&id, |known| known.id).ok()?;
+        self.entries.get(at)
+    }
+
+    fn put(&mut self, row: Row, waits: bool) {
         let entry = Entry {
             id: row.id,
             created_at: row.created_at,
@@ -185,6 +212,7 @@ impl Rows {
             workspace_path: self.shared(row.workspace_path),
             title: row.title,
             last_turn_id: row.last_turn_id,
+            waits,
         };
         match self.entries.binary_search_by_key(&entry.id, |known| known.id) {
             Ok(at) => self.entries[at] = entry,
@@ -207,6 +235,13 @@ impl Rows {
 }
 
 impl Entry {
+    /// Whether nothing has changed but that another turn has begun.
+    fn only_begins(&self, row: &Row) -> bool {
+        let same =
+            (&*self.status, &*self.workspace_path, &self.title) == (&*row.status, &*row.workspace_path, &row.title);
+        same && self.last_turn_id != row.last_turn_id
+    }
+
     fn to_row(&self) -> Row {
         Row {
             id: self.id,

@@ -31,6 +31,10 @@ pub(crate) struct Lock {
     pub epoch: Epoch,
 }
 
+/// The file has always the same length: one that came to the disk without its content, or the other way round, would
+/// take the epoch with it.
+const TEXT_BYTES: usize = 64;
+
 impl Lock {
     /// Takes the folder and counts the epoch up. Nothing is synced here: that is done with the first append.
     pub fn take(folder: &Folder) -> Result<Lock> {
@@ -46,16 +50,17 @@ impl Lock {
             thread::sleep(DEAD_TRY_PAUSE);
         }
         let before = read_holder(&*file).map_or(0, |holder| holder.epoch);
-        let holder = Holder { pid: std::process::id(), epoch: before + 1 };
-        let mut text = serde_json::to_vec(&holder).map_err(|error| failed(error.into()))?;
-        text.push(b'\n');
-        file.write_all_at(&text, 0).map_err(failed)?;
+        // The last number of all is no epoch that anybody came to.
+        let holder = Holder { pid: std::process::id(), epoch: before.checked_add(1).unwrap_or(1) };
+        let text = serde_json::to_string(&holder).map_err(|error| failed(error.into()))?;
+        let text = format!("{text:<width$}\n", width = TEXT_BYTES - 1);
+        file.write_all_at(text.as_bytes(), 0).map_err(failed)?;
         file.set_len(text.len() as u64).map_err(failed)?;
         Ok(Lock { file, epoch: Epoch(holder.epoch) })
     }
 
     pub fn sync(&self) -> io::Result<()> {
-        self.file.sync()
+        self.file.sync_again(0)
     }
 }
 

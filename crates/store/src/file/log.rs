@@ -191,7 +191,7 @@ impl Log {
     }
 
     /// Cuts the file back to its tip if anything stands behind it.
-    fn mend(&self, writer: &mut Writer) -> Result<()> {
+    pub fn mend(&self, writer: &mut Writer) -> Result<()> {
         let Some(mend) = writer.mend else { return Ok(()) };
         let failed = |error: io::Error| Error::disk(format_args!("to cut the log of {}", self.session), &error);
         if mend == Mend::KeepAside {

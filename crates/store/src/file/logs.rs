@@ -126,15 +126,15 @@ impl Logs {
                 self.folder.disk.open(&path, Open::Create).map_err(failed)?
             }
         };
+        let from = self.known_place(session, &*file);
         if self.is_unsynced(session) {
             // What a killed daemon wrote may only be in the page cache, and so may the file's name; it is neither shown
-            // nor built on before it is safe.
-            file.sync().map_err(failed)?;
+            // nor built on before it is safe. What a snapshot speaks of was synced before.
+            file.sync_again(from.offset).map_err(failed)?;
             self.folder.disk.sync_dir(&self.folder.layout.session(session)).map_err(failed)?;
             self.folder.disk.sync_dir(&self.folder.layout.sessions()).map_err(failed)?;
             self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
         }
-        let from = self.known_place(session, &*file);
         Log::open(self.folder.clone(), session, file, from)
     }
 

@@ -3,7 +3,6 @@
 use std::{
     collections::HashSet,
     io,
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -21,19 +20,12 @@ pub(crate) struct Marks {
     /// Sessions whose mark is known to be there and synced.
     marked: Mutex<HashSet<SessionId>>,
     /// Whether this life's first syncs are done: epoch, folders, and marks that an earlier life may not have synced.
-    founded: Mutex<Founded>,
-}
-
-/// Whether the first syncs are done, and if not, which folders got a new folder at start-up.
-enum Founded {
-    NotYet(Vec<PathBuf>),
-    Yes,
+    founded: Mutex<bool>,
 }
 
 impl Marks {
-    /// `changed` are the folders in which start-up made others.
-    pub fn new(folder: Arc<Folder>, lock: Lock, changed: Vec<PathBuf>) -> Self {
-        Self { folder, lock, marked: Mutex::default(), founded: Mutex::new(Founded::NotYet(changed)) }
+    pub fn new(folder: Arc<Folder>, lock: Lock) -> Self {
+        Self { folder, lock, marked: Mutex::default(), founded: Mutex::default() }
     }
 
     pub fn epoch(&self) -> crate::Epoch {
@@ -76,16 +68,28 @@ impl Marks {
 
     fn sync_folders(&self) -> io::Result<()> {
         let mut founded = self.founded.lock().unwrap_or_else(PoisonError::into_inner);
-        let Founded::NotYet(changed) = &*founded else { return Ok(()) };
+        if *founded {
+            return Ok(());
+        }
         let (disk, layout) = (&self.folder.disk, &self.folder.layout);
         self.lock.sync()?;
         disk.sync_dir(&layout.open())?;
         disk.sync_dir(&layout.sessions())?;
         disk.sync_dir(layout.root())?;
-        for folder in changed {
-            disk.sync_dir(folder)?;
+        // A life that was killed before this point may have made the data folder, and those that it lies in.
+        for above in layout.root().ancestors().skip(1) {
+            match disk.sync_dir(above) {
+                Err(error) if !is_not_ours(&error) => return Err(error),
+                _ => {}
+            }
         }
-        *founded = Founded::Yes;
+        *founded = true;
         Ok(())
     }
+}
+
+/// Whether a folder above the data folder cannot be synced by us at all: then we cannot have made anything in it.
+fn is_not_ours(error: &io::Error) -> bool {
+    use io::ErrorKind::*;
+    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | InvalidInput | Unsupported)
 }

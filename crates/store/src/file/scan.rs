@@ -10,6 +10,8 @@ use crate::{
 
 /// Places in one bad line that are tried as the start of another.
 const STARTS_MAX: usize = 16;
+/// What a disk writes as a whole or not at all.
+const SECTOR_BYTES: u64 = 512;
 
 /// What stands behind the last whole decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,19 +37,22 @@ pub(crate) fn scan(file: &dyn DiskFile, from: Place, end: u64) -> io::Result<Sca
     let mut lines = Lines::new(file, from.offset, end, LINE_BYTES_MAX);
     let mut walk = Walk { tip: from, place: from, left: 0 };
     loop {
-        let why = match lines.next()? {
+        let (why, mut unfinished) = match lines.next()? {
             Next::End if walk.left == 0 => return Ok(Scan { tip: walk.tip, tail: Tail::Clean }),
             Next::End | Next::Torn { .. } => return Ok(Scan { tip: walk.tip, tail: Tail::Torn }),
-            Next::TooLong { .. } => "it is longer than any line can be".to_owned(),
-            Next::Line { bytes, .. } => match walk.step(bytes) {
+            Next::TooLong { .. } => ("it is longer than any line can be".to_owned(), walk.unfinished(false)),
+            Next::Line { offset, bytes } => match walk.step(bytes) {
                 Ok(()) => continue,
-                Err(why) if holds_later_line(bytes, walk.decision_ends()) => {
-                    return Ok(Scan { tip: walk.tip, tail: Tail::Bad { why } });
+                Err(why) => {
+                    let mut unfinished = walk.unfinished(has_hole(bytes, offset, walk.tip.offset));
+                    if unfinished.ends_within(bytes) {
+                        return Ok(Scan { tip: walk.tip, tail: Tail::Bad { why } });
+                    }
+                    (why, unfinished)
                 }
-                Err(why) => why,
             },
         };
-        let tail = match later_line(&mut lines, walk.decision_ends())? {
+        let tail = match unfinished.ends_before_end(&mut lines)? {
             true => Tail::Bad { why },
             false => Tail::Torn,
         };
@@ -80,32 +85,69 @@ impl Walk {
         Ok(())
     }
 
-    /// The last number known to belong to the same decision as the next line. Later ones were written after a sync of
-    /// it. Only lines whose sum was checked are asked: what a bad line says of itself counts for nothing.
-    fn decision_ends(&self) -> u64 {
-        self.place.seq + self.left.max(1)
+    /// What is known of the decision that the next line, a bad one, belongs to. Only lines whose sum was checked are
+    /// asked: what a bad line says of itself counts for nothing.
+    fn unfinished(&self, hole: bool) -> Unfinished {
+        Unfinished { last: self.place.seq.saturating_add(self.left.max(1)), hole: hole && self.left == 0 }
     }
 }
 
-/// Whether anything that looks like a line numbered above `seq` is still to come. Its sum cannot be checked when the
-/// line before it is gone, so its form decides: to keep too much is the safe mistake.
-fn later_line(lines: &mut Lines<'_>, seq: u64) -> io::Result<bool> {
-    loop {
-        match lines.next()? {
-            Next::End | Next::Torn { .. } => return Ok(false),
-            Next::Line { bytes, .. } if looks_later(bytes, seq) || holds_later_line(bytes, seq) => return Ok(true),
-            Next::Line { .. } | Next::TooLong { .. } => {}
+/// A decision with a bad line. What was written after it was written after a sync of it.
+struct Unfinished {
+    /// The last number known to belong to it.
+    last: u64,
+    /// It starts with a hole that a power cut left, so that only its later lines can tell where it ends.
+    hole: bool,
+}
+
+impl Unfinished {
+    /// Whether anything that looks like a line of a later decision is still to come. Its sum cannot be checked when the
+    /// line before it is gone, so its form decides: to keep too much is the safe mistake.
+    fn ends_before_end(&mut self, lines: &mut Lines<'_>) -> io::Result<bool> {
+        loop {
+            match lines.next()? {
+                Next::End | Next::Torn { .. } => return Ok(false),
+                Next::Line { bytes, .. } if self.ends_before(bytes) || self.ends_within(bytes) => return Ok(true),
+                Next::Line { .. } | Next::TooLong { .. } => {}
+            }
         }
     }
+
+    /// Whether a bad line is two, with the line end between them gone, and the second belongs to a later decision.
+    fn ends_within(&mut self, bytes: &[u8]) -> bool {
+        let starts = bytes.windows(LINE_OPENS.len()).enumerate().skip(1).filter(|(_, window)| *window == LINE_OPENS);
+        starts.take(STARTS_MAX).any(|(start, _)| self.ends_before(&bytes[start..]))
+    }
+
+    /// Whether these bytes look like a line of a later decision.
+    fn ends_before(&mut self, bytes: &[u8]) -> bool {
+        let Some(line) = Line::parse(bytes).filter(|line| line.seq > self.last) else { return false };
+        if serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_err() {
+            return false;
+        }
+        if !self.hole {
+            return true;
+        }
+        // The first line behind the hole speaks for the decision; no second one may.
+        self.hole = false;
+        self.last = line.seq.saturating_add(line.more);
+        false
+    }
 }
 
-/// Whether a bad line is two, with the line end between them gone.
-fn holds_later_line(bytes: &[u8], seq: u64) -> bool {
-    let starts = bytes.windows(LINE_OPENS.len()).enumerate().skip(1).filter(|(_, window)| *window == LINE_OPENS);
-    starts.take(STARTS_MAX).any(|(start, _)| looks_later(&bytes[start..], seq))
-}
-
-fn looks_later(bytes: &[u8], seq: u64) -> bool {
-    Line::parse(bytes).is_some_and(|line| line.seq > seq)
-        && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
+/// Whether a sector is missing in a bad line that starts at `offset`: bytes of an unsynced write reach a disk in any
+/// order, and where one sector did not, there are zeros from the file's old end or the sector's start to its end.
+fn has_hole(bytes: &[u8], offset: u64, tip: u64) -> bool {
+    let mut at = 0;
+    while let Some(found) = bytes[at..].iter().position(|byte| *byte == 0) {
+        let start = at + found;
+        let length = bytes[start..].iter().take_while(|byte| **byte == 0).count();
+        let (from, to) = (offset + start as u64, offset + (start + length) as u64);
+        let missing = if from == tip { tip } else { from.next_multiple_of(SECTOR_BYTES) };
+        if to >= (missing / SECTOR_BYTES + 1) * SECTOR_BYTES {
+            return true;
+        }
+        at = start + length;
+    }
+    false
 }

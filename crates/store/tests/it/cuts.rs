@@ -128,3 +128,34 @@ async fn zeros_and_garbage_after_the_last_decision_are_cut_too() {
         }
     }
 }
+
+/// Bytes of one write come to the disk in any order: a sector may be missing although later ones are there.
+#[tokio::test]
+async fn a_last_decision_with_a_hole_is_cut_like_a_torn_one() {
+    let folder = fast_folder();
+    let written = write(folder.path(), None).await;
+    let last = written.ends[written.ends.len() - 2];
+    for unit in [512, 4096] {
+        let mut content = written.log.clone();
+        let end = (last / unit + 1) * unit;
+        assert!(unit == 4096 || end < content.len(), "the last decision ends behind its first sector");
+        let end = end.min(content.len() - 1);
+        content[last..end].fill(0);
+        check(folder.path(), &written, &content, last).await;
+    }
+}
+
+/// With a whole later decision behind it, a hole is damage: that one was written after a sync of the one with the hole.
+#[tokio::test]
+async fn a_hole_further_up_is_damage() {
+    let folder = fast_folder();
+    let written = write(folder.path(), None).await;
+    let mut content = written.log.clone();
+    let from = written.ends[0].next_multiple_of(512);
+    assert!(from + 512 < written.ends[2]);
+    content[from..from + 512].fill(0);
+    fs::write(log_path(folder.path()), &content).unwrap();
+    let store = open_unsynced(folder.path());
+    assert!(matches!(store.claim(session(1)).await, Err(Error::Damaged { .. })));
+    assert!(fs::read(log_path(folder.path())).unwrap() == content);
+}

@@ -70,7 +70,9 @@ async fn a_second_daemon_is_refused_by_name_and_the_epoch_counts_up() {
         fs::write(data.join("lock"), left).unwrap();
         assert_eq!(open(&data).claim(session(1)).await.unwrap().0, epoch);
         let text = fs::read_to_string(data.join("lock")).unwrap();
-        assert_eq!(text, format!("{{\"pid\":{pid},\"epoch\":{epoch}}}\n"));
+        assert_eq!(text.trim_end_matches([' ', '\n']), format!("{{\"pid\":{pid},\"epoch\":{epoch}}}"));
+        // Always the same length, so that length and content cannot come to the disk one without the other.
+        assert_eq!((text.len(), text.lines().count()), (64, 1));
     }
 }
 
@@ -332,4 +334,29 @@ async fn strange_things_in_the_folder_stop_nobody() {
     store.sweep(Timestamp::from_ms(u64::MAX)).await.unwrap();
     store.blob_put(session(1), "artifacts/x", Bytes::new()).await.unwrap();
     assert_eq!(read_all(&*store, session(1)).await, [created(session(1))]);
+}
+
+/// What could not be read again is not taken: the limit of a line is exact, wherever the line lies.
+#[tokio::test]
+async fn a_key_that_is_too_long_is_refused_and_the_longest_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = |letter: &str, length: usize| CreateKey {
+        endpoint: "create".into(),
+        key: letter.repeat(length),
+        digest: "d".into(),
+        session_id: session(1),
+        at: Timestamp::from_ms(START_MS),
+    };
+    let room = (64 << 10) - serde_json::to_vec(&key("k", 0)).unwrap().len();
+    let store = open(folder.path());
+    for letter in ["a", "b", "c"] {
+        assert!(matches!(store.key_put(key(letter, room + 1)).await, Err(Error::Disk { .. })));
+        store.key_put(key(letter, room)).await.unwrap();
+    }
+    drop(store);
+    let store = open(folder.path());
+    for letter in ["a", "b", "c"] {
+        let found = store.key_get("create", &letter.repeat(room), Timestamp::from_ms(START_MS)).await.unwrap();
+        assert_eq!(found, Some(key(letter, room)));
+    }
 }

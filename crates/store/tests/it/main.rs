@@ -4,6 +4,7 @@ mod contract;
 mod cuts;
 mod damage;
 mod files;
+mod fuzz;
 mod golden;
 mod power;
 mod refusing_disk;

@@ -8,6 +8,13 @@ use tenure_store::{CreateKey, Error, Fault, FaultyStore, Harm, Point, Reason, Sn
 
 use crate::sample::*;
 
+mod book;
+mod check;
+mod dice;
+mod life;
+mod lives;
+mod work;
+
 /// Seeds tried for each instant; a failure names its instant and seed.
 const SEEDS: u64 = 12;
 
@@ -197,6 +204,28 @@ async fn a_log_that_cannot_be_cut_back_stays_closed_until_it_can() {
     }
 }
 
+/// Without its mark a log is taken for synced, so a settled one has nothing behind its end.
+#[tokio::test]
+async fn a_session_settles_only_when_its_log_is_cut_back() {
+    let id = session(1);
+    for cut_fails in [1, 2] {
+        let store = FaultyStore::new();
+        let (epoch, _) = store.create(id, &[created(id)]).await.unwrap();
+        store.plan(Fault::next(Point::LogSync));
+        store.plan(Fault::next(Point::LogCut).times(cut_fails));
+        assert!(store.append(id, epoch, 1, &messages(id, 2, 3)).await.is_err());
+        let settled = store.mark_settled(id).await;
+        assert_eq!(settled.is_ok(), cut_fails == 1, "{settled:?}");
+        assert_eq!(store.open_sessions().await.unwrap().is_empty(), settled.is_ok());
+        let killed = store.after_kill().unwrap();
+        let shown = read_all(&*killed, id).await;
+        assert!(settled.is_err() || shown == [created(id)], "a refused decision is shown");
+        for seed in 0..SEEDS {
+            assert_eq!(read_all(&*killed.after_power_cut(seed).unwrap(), id).await, shown, "seed {seed}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_create_that_fails_leaves_no_session_and_can_be_done_again() {
     let id = session(1);
@@ -247,4 +276,69 @@ async fn the_epoch_of_an_earlier_life_is_refused() {
     let (epoch, _) = store.create(id, &[created(id)]).await.unwrap();
     let refused = store.after_kill().unwrap().append(id, epoch, 1, &[message(id, 2, "x")]).await;
     assert!(matches!(refused, Err(Error::Fenced { ours: 1, theirs: 2 })), "{refused:?}");
+}
+
+/// A sync that failed is not made good by one that succeeds: the operating system takes the bytes for written.
+#[tokio::test]
+async fn what_is_read_after_a_failed_sync_survives_a_power_cut() {
+    let id = session(1);
+    for instant in 0..=instants().await {
+        let (store, _) = stopped(instant).await;
+        let killed = store.after_kill().unwrap();
+        for point in [Point::LogSync, Point::Other] {
+            killed.plan(Fault::next(point).with(Harm::Half).times(2));
+        }
+        let (mut shown, mut found) = (Err(Error::NoSession(id)), None);
+        for _ in 0..5 {
+            shown = killed.head(id).await;
+            found = killed.key_get("create", "k", Timestamp::from_ms(START_MS)).await.unwrap_or(found);
+        }
+        let Ok(head) = shown else { continue };
+        for seed in 0..SEEDS {
+            let left = killed.after_power_cut(seed).unwrap();
+            assert_eq!(left.head(id).await.unwrap(), head, "instant {instant}, seed {seed}");
+            assert_eq!(left.key_get("create", "k", Timestamp::from_ms(START_MS)).await.unwrap(), found);
+        }
+    }
+}
+
+/// A life that was killed before its first sync leaves folders whose names are not safe.
+#[tokio::test]
+async fn folders_of_a_killed_life_are_made_safe_by_the_next() {
+    let id = session(1);
+    let second = FaultyStore::new().after_kill().unwrap();
+    second.create(id, &[created(id)]).await.unwrap();
+    for instant in 0..8 {
+        let blob = second.after_kill().unwrap();
+        blob.stop_after(instant);
+        let _ = blob.blob_put(id, "artifacts/turn/x", Bytes::from_static(b"blob")).await;
+        let third = blob.after_kill().unwrap();
+        third.blob_put(id, "artifacts/turn/x", Bytes::from_static(b"blob")).await.unwrap();
+        for seed in 0..SEEDS {
+            let left = third.after_power_cut(seed).unwrap();
+            assert_eq!(read_all(&*left, id).await, [created(id)], "seed {seed}");
+            let found = left.blob_get(id, "artifacts/turn/x").await.unwrap();
+            assert_eq!(found.as_deref(), Some(&b"blob"[..]), "instant {instant}, seed {seed}");
+        }
+    }
+}
+
+/// A row must not speak of a session that never came to be, or that a power cut takes back.
+#[tokio::test]
+async fn only_sessions_that_exist_are_listed() {
+    let id = session(1);
+    let first = [vec![created(id)], messages(id, 2, 4)].concat();
+    for instant in 0..40 {
+        let store = FaultyStore::new();
+        store.stop_after(instant);
+        let _ = store.create(id, &first).await;
+        let killed = store.after_kill().unwrap();
+        killed.list(None, 10).await.unwrap();
+        for seed in 0..SEEDS {
+            for left in [store.after_power_cut(seed).unwrap(), killed.after_power_cut(seed).unwrap()] {
+                let listed = left.list(None, 10).await.unwrap();
+                assert_eq!(listed.len(), usize::from(left.head(id).await.is_ok()), "instant {instant}, seed {seed}");
+            }
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! Makes a row from a session's own files when the listing has none. A guess where it must be: the engine puts a true
 //! row as soon as the session is used.
 
+use std::io;
+
 use serde::Deserialize;
 use tenure_core::{
     event::{Body, Event},
@@ -12,7 +14,7 @@ use crate::{
     Row,
     disk::{DiskFile, Open},
     file::{
-        folder::Folder,
+        folder::{Folder, is_missing},
         lines::{Lines, Next},
         snapshot,
     },
@@ -59,6 +61,18 @@ pub(crate) fn row(folder: &Folder, session: SessionId) -> Option<Row> {
     })
 }
 
+/// Makes sure that a session which an earlier life left open is on the disk: a row must not outlive its session.
+pub(crate) fn make_safe(folder: &Folder, session: SessionId) -> io::Result<()> {
+    let layout = &folder.layout;
+    match folder.disk.stat(&layout.open_mark(session)) {
+        Err(error) if is_missing(&error) => return Ok(()),
+        stat => stat?,
+    };
+    folder.disk.open(&layout.log(session), Open::Existing)?.sync()?;
+    folder.disk.sync_dir(&layout.session(session))?;
+    folder.disk.sync_dir(&layout.sessions())
+}
+
 /// The last event of an ended session says how it ended; nothing comes after it.
 fn status_after(body: &Body) -> &'static str {
     match body {
@@ -71,12 +85,20 @@ fn status_after(body: &Body) -> &'static str {
     }
 }
 
+/// The first event, if its decision is whole: else the session never came to be.
 fn first_event(file: &dyn DiskFile) -> Option<Event> {
     let mut lines = Lines::new(file, 0, file.len().ok()?, LINE_BYTES_MAX);
-    let Next::Line { bytes, .. } = lines.next().ok()? else { return None };
-    let line = Line::parse(bytes)?;
-    line.follow(&Place::START).ok()?;
-    event_of(bytes)
+    let (mut place, mut event) = (Place::START, None);
+    loop {
+        let Next::Line { bytes, .. } = lines.next().ok()? else { return None };
+        let line = Line::parse(bytes)?;
+        place = line.follow(&place).ok()?;
+        let first = event.take().or_else(|| event_of(bytes))?;
+        if line.more == 0 {
+            return Some(first);
+        }
+        event = Some(first);
+    }
 }
 
 fn last_event(file: &dyn DiskFile) -> Option<Event> {
