@@ -7,6 +7,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Stdio,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -36,15 +37,25 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// A supervisor that has reported has nothing left to do but to exit.
 const REAP_LIMIT: Duration = Duration::from_secs(1);
 
+/// A supervisor that waits for its order is ended when nothing has asked for one for this long.
+const SPARE_KEPT: Duration = Duration::from_secs(10);
+
 /// Starts commands; one for all tools.
 pub(crate) struct Commands {
-    supervisor: PathBuf,
-    supervisor_args: Vec<OsString>,
+    launcher: Arc<Launcher>,
     ledger: PathBuf,
     mark: String,
-    environment: Vec<(OsString, OsString)>,
     namespaces: bool,
     shell: &'static str,
+}
+
+/// Starts supervisors. Most of what a short command costs is the start of its supervisor, so while commands come one
+/// after the other the next one is started while a command runs. It knows nothing of what it will be told to run.
+struct Launcher {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    spare: Mutex<Option<Running>>,
 }
 
 /// One command of one call.
@@ -71,13 +82,18 @@ pub(crate) struct Ended {
 impl Commands {
     pub(crate) fn new(config: &ToolsConfig) -> Self {
         let environment = config.scrubbed_environment();
+        let shell = if has_program(&environment, "bash") { "bash" } else { "sh" };
+        let launcher = Launcher {
+            program: config.supervisor.clone(),
+            arguments: config.supervisor_args.clone(),
+            environment,
+            spare: Mutex::default(),
+        };
         Self {
-            supervisor: config.supervisor.clone(),
-            supervisor_args: config.supervisor_args.clone(),
+            launcher: Arc::new(launcher),
             ledger: config.ledger.clone(),
             mark: config.mark.clone(),
-            shell: if has_program(&environment, "bash") { "bash" } else { "sh" },
-            environment,
+            shell,
             namespaces: config.namespaces,
         }
     }
@@ -92,7 +108,10 @@ impl Commands {
     }
 
     async fn supervised(&self, job: &Job<'_>, capture: &mut Capture) -> Result<(Exit, Vec<String>), String> {
-        let mut running = self.start_supervisor(job)?;
+        if !job.workspace.is_dir() {
+            return Err(format!("the workspace {} is gone", job.workspace.display()));
+        }
+        let mut running = self.launcher.take()?;
         // The gate: recorded first, then told what to run.
         let entry = match self.record(job.call_id, running.pid) {
             Ok(entry) => entry,
@@ -103,42 +122,29 @@ impl Commands {
         };
         let order = Order {
             command: vec![self.shell.into(), "-c".into(), job.line.into()],
+            folder: job.workspace.to_owned(),
+            call_id: job.call_id.to_string(),
             timeout_ms: u64::try_from(job.timeout.as_millis()).unwrap_or(u64::MAX),
             namespaces: self.namespaces,
         };
-        let reported = running.see_through(&order, job, capture).await;
-        running.let_go().await;
+        let reported = running.see_through(&order, job, capture, &self.launcher).await;
         let answer = match reported {
-            Seen::Reported(report) => (report.exit, report.left),
-            Seen::Lost(why) => (Exit::Failed(why), self.end_marked(job.call_id).await),
-            Seen::GivenUp(left) => (Exit::Stopped, left),
+            Seen::Reported(report) => {
+                // It has nothing left to do but to exit.
+                tokio::spawn(async move { running.let_go().await });
+                (report.exit, report.left)
+            }
+            Seen::Lost(why) => {
+                running.let_go().await;
+                (Exit::Failed(why), self.end_marked(job.call_id).await)
+            }
+            Seen::GivenUp(left) => {
+                running.let_go().await;
+                (Exit::Stopped, left)
+            }
         };
         entry.remove();
         Ok(answer)
-    }
-
-    fn start_supervisor(&self, job: &Job<'_>) -> Result<Running, String> {
-        let mut child = Command::new(&self.supervisor)
-            .args(&self.supervisor_args)
-            .env_clear()
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .env(CALL_VARIABLE, job.call_id.to_string())
-            .current_dir(job.workspace)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| match job.workspace.is_dir() {
-                true => format!("the supervisor {} cannot be started: {error}", self.supervisor.display()),
-                false => format!("the workspace {} is gone", job.workspace.display()),
-            })?;
-        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take(), child.id());
-        let (Some(control), Some(output), Some(status), Some(pid)) = pipes else {
-            return Err("the supervisor ended at once".into());
-        };
-        let output =
-            output.into_owned_fd().and_then(pipe::Receiver::from_owned_fd).map_err(|error| error.to_string())?;
-        Ok(Running { child, pid: pid as i32, control: Some(control), output, status: BufReader::new(status) })
     }
 
     /// Without a supervisor the call's processes are found by their marks.
@@ -152,6 +158,64 @@ impl Commands {
         let process = Process::read(pid).ok_or("the supervisor ended at once")?;
         Entry::write(&self.ledger, call_id, &Recorded::of(&process)).map_err(|error| error.to_string())
     }
+}
+
+impl Launcher {
+    /// One that waits for its order.
+    fn take(&self) -> Result<Running, String> {
+        let spare = lock(&self.spare).take();
+        // One that somebody has killed meanwhile is of no use.
+        let living = spare.and_then(|mut spare| matches!(spare.child.try_wait(), Ok(None)).then_some(spare));
+        living.map_or_else(|| self.start(), Ok)
+    }
+
+    fn start(&self) -> Result<Running, String> {
+        let mut child = Command::new(&self.program)
+            .args(&self.arguments)
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            // A workspace that somebody wants to unmount must not be held by one that has no part in it.
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("the supervisor {} cannot be started: {error}", self.program.display()))?;
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take(), child.id());
+        let (Some(control), Some(output), Some(status), Some(pid)) = pipes else {
+            return Err("the supervisor ended at once".into());
+        };
+        let output =
+            output.into_owned_fd().and_then(pipe::Receiver::from_owned_fd).map_err(|error| error.to_string())?;
+        Ok(Running { child, pid: pid as i32, control: Some(control), output, status: BufReader::new(status) })
+    }
+
+    /// Starts the next one beside the command that runs now.
+    fn prepare(self: &Arc<Self>) {
+        if lock(&self.spare).is_some() {
+            return;
+        }
+        let launcher = Arc::clone(self);
+        let runtime = tokio::runtime::Handle::current();
+        tokio::task::spawn_blocking(move || {
+            // One that cannot be started now is started, or complained of, when it is needed.
+            let Ok(spare) = launcher.start() else { return };
+            let pid = spare.pid;
+            *lock(&launcher.spare) = Some(spare);
+            runtime.spawn(async move {
+                tokio::time::sleep(SPARE_KEPT).await;
+                let mut spare = lock(&launcher.spare);
+                if spare.as_ref().is_some_and(|spare| spare.pid == pid) {
+                    // Its pipe closes with it, and it ends.
+                    *spare = None;
+                }
+            });
+        });
+    }
+}
+
+fn lock(spare: &Mutex<Option<Running>>) -> MutexGuard<'_, Option<Running>> {
+    spare.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A supervisor that was started.
@@ -174,13 +238,22 @@ enum Seen {
 
 impl Running {
     /// Gives the order and stays until the report is there and all output is read.
-    async fn see_through(&mut self, order: &Order, job: &Job<'_>, capture: &mut Capture) -> Seen {
+    async fn see_through(
+        &mut self,
+        order: &Order,
+        job: &Job<'_>,
+        capture: &mut Capture,
+        launcher: &Arc<Launcher>,
+    ) -> Seen {
         let ended = CancellationToken::new();
         let (pid, output) = (self.pid, &self.output);
         let (control, status) = (&mut self.control, &mut self.status);
         let pump = pump(output, capture, job.sink, &ended);
         let follow = async {
-            let seen = follow(pid, control, status, order, job.cancel).await;
+            // A pipe that is closed already shows below as a missing report.
+            say(control, &(serde_json::to_string(order).unwrap_or_default() + "\n")).await;
+            launcher.prepare();
+            let seen = follow(pid, control, status, job.cancel).await;
             ended.cancel();
             seen
         };
@@ -219,12 +292,8 @@ async fn follow(
     pid: i32,
     control: &mut Option<ChildStdin>,
     status: &mut BufReader<ChildStderr>,
-    order: &Order,
     cancel: &CancellationToken,
 ) -> Seen {
-    let line = serde_json::to_string(order).unwrap_or_default() + "\n";
-    // A pipe that is closed already shows below as a missing report.
-    say(control, &line).await;
     let report = read_report(status);
     tokio::pin!(report);
     tokio::select! {

@@ -4,6 +4,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 use serde::{Deserialize, Serialize};
@@ -32,8 +33,11 @@ impl Recorded {
     }
 }
 
+/// It does not change while anything runs, so it is read once.
 fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+    static BOOT_ID: LazyLock<String> =
+        LazyLock::new(|| fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned());
+    BOOT_ID.clone()
 }
 
 /// The entry of one running supervisor.

@@ -1,13 +1,19 @@
 //! What the daemon and a supervisor say to each other: one order, perhaps a stop, one report, each a JSON line. The
 //! order is the gate: until it comes, the supervisor does not even know what to start.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
-/// From the daemon, once the supervisor's pid is recorded. The command inherits the supervisor's folder and environment.
+/// From the daemon, once the supervisor's pid is recorded. The command inherits the supervisor's environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Order {
     /// The program and its arguments.
     pub(crate) command: Vec<String>,
+    /// Where it runs.
+    pub(crate) folder: PathBuf,
+    /// What marks its processes as those of this call.
+    pub(crate) call_id: String,
     pub(crate) timeout_ms: u64,
     pub(crate) namespaces: bool,
 }

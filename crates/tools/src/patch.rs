@@ -81,6 +81,8 @@ fn one_path<'n>(old: &'n str, new: &'n str) -> Result<&'n str, String> {
     }
 }
 
+const NO_NEWLINE: &str = "\\ No newline at end of file\n";
+
 const RENAMES: &str = "renames are not supported; delete the one file and create the other";
 
 /// Walks the diff line by line and holds every hunk to its header's counts.
@@ -146,14 +148,14 @@ impl Reader<'_> {
         let section = self.sections.last_mut().ok_or_else(|| bad("a hunk before any file header".into()))?;
         section.text.push_str(&with_newline(header));
         self.at += 1;
-        while old + new > 0 {
+        while old > 0 || new > 0 {
             let line = self.lines.get(self.at).copied().unwrap_or("@");
             let (takes_old, takes_new) = match line.as_bytes()[0] {
                 b'-' => (1, 0),
                 b'+' => (0, 1),
                 // A blank context line often loses its one space on the way.
                 b' ' | b'\n' | b'\r' => (1, 1),
-                b'\\' => (0, 0),
+                b'\\' if is_no_newline(line) => (0, 0),
                 _ => return Err(bad(format!("the hunk ends with {old} old and {new} new lines still to come"))),
             };
             if takes_old > old || takes_new > new {
@@ -163,11 +165,12 @@ impl Reader<'_> {
             if line.starts_with(['\n', '\r']) {
                 section.text.push(' ');
             }
-            section.text.push_str(&with_newline(line));
+            // It is written in the language of whoever made the diff.
+            section.text.push_str(&if is_no_newline(line) { NO_NEWLINE.to_owned() } else { with_newline(line) });
             self.at += 1;
         }
-        if self.lines.get(self.at).is_some_and(|line| line.starts_with('\\')) {
-            section.text.push_str(&with_newline(self.lines[self.at]));
+        if self.lines.get(self.at).is_some_and(|line| is_no_newline(line)) {
+            section.text.push_str(NO_NEWLINE);
             self.at += 1;
         }
         Ok(())
@@ -183,6 +186,11 @@ fn counts(header: &str) -> Option<(usize, usize)> {
         None => Some(1),
     };
     Some((count(old.strip_prefix('-')?)?, count(new.strip_prefix('+')?)?))
+}
+
+/// Whether a line says that the one before it has no line end. As in git its words do not count, but there must be some.
+fn is_no_newline(line: &str) -> bool {
+    line.starts_with("\\ ") && line.len() >= 12
 }
 
 fn with_newline(line: &str) -> String {
@@ -251,6 +259,14 @@ mod tests {
         let no_end =
             "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-one\n\\ No newline at end of file\n+1\n\\ No newline at end of file\n";
         assert_eq!(applied(no_end, "one"), "1");
+        let translated = no_end.replace("No newline at end of file", "Kein Zeilenumbruch am Dateiende.");
+        assert_eq!(applied(&translated, "one"), "1");
+    }
+
+    #[test]
+    fn counts_that_no_file_has_are_refused() {
+        let most = usize::MAX;
+        refused(&format!("--- a/x\n+++ b/x\n@@ -1,{most} +1,{most} @@\n one\n"), "still to come");
     }
 
     #[test]

@@ -1,11 +1,20 @@
 //! What `/proc` says of processes, and signals that reach exactly the process meant. It never signals by number alone: the start time must fit too.
 
-use std::{collections::HashMap, fs};
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io::Read as _,
+};
 
 use rustix::{
     io::Errno,
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal},
 };
+
+/// What stands in `/proc/<pid>/stat` is far shorter; the kernel makes it with the first read.
+const STAT_BYTES: usize = 4096;
+/// Most environments fit; longer ones are read all the same.
+const ENVIRONMENT_BYTES: usize = 16 * 1024;
 
 /// A process, told from a later one with the same number by its start time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +30,10 @@ pub(crate) struct Process {
 impl Process {
     /// `None`: there is no such process.
     pub(crate) fn read(pid: i32) -> Option<Self> {
-        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        Self::parse(pid, &String::from_utf8_lossy(&stat))
+        // One read: at every start there is one of these for each process of the machine.
+        let mut stat = [0; STAT_BYTES];
+        let count = File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut stat)).ok()?;
+        Self::parse(pid, &String::from_utf8_lossy(&stat[..count]))
     }
 
     /// The name stands in brackets and may hold brackets and spaces itself.
@@ -59,10 +70,8 @@ impl Process {
     }
 
     /// Whether its environment, as it was started, holds exactly these entries among others.
-    pub(crate) fn has_in_environment(&self, entries: &[String]) -> bool {
-        let Ok(environment) = fs::read(format!("/proc/{}/environ", self.pid)) else { return false };
-        let holds = |entry: &String| environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes());
-        entries.iter().all(holds)
+    fn has_in_environment(&self, entries: &[String]) -> bool {
+        environment_holds(self.pid, entries)
     }
 }
 
@@ -73,10 +82,31 @@ impl std::fmt::Display for Process {
 }
 
 /// Every process there is, by pid.
-pub(crate) fn all() -> HashMap<i32, Process> {
-    let Ok(entries) = fs::read_dir("/proc") else { return HashMap::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(|pid| Some((pid, Process::read(pid)?))).collect()
+fn all() -> HashMap<i32, Process> {
+    pids().into_iter().filter_map(|pid| Some((pid, Process::read(pid)?))).collect()
+}
+
+fn pids() -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return vec![] };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Every process whose environment holds all of these entries. Only those that do are looked at more closely, and then
+/// once more: in between the number may have changed hands.
+pub(crate) fn marked(entries: &[String]) -> Vec<Process> {
+    let marked = pids().into_iter().filter(|pid| environment_holds(*pid, entries));
+    marked.filter_map(Process::read).filter(|process| process.has_in_environment(entries)).collect()
+}
+
+fn environment_holds(pid: i32, entries: &[String]) -> bool {
+    let mut environment = Vec::with_capacity(ENVIRONMENT_BYTES);
+    let Ok(file) = File::open(format!("/proc/{pid}/environ")) else { return false };
+    // Without `take` the file would be asked for its length first, which is 0 for all of them.
+    if file.take(u64::MAX).read_to_end(&mut environment).is_err() {
+        return false;
+    }
+    let holds = |entry: &String| environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes());
+    entries.iter().all(holds)
 }
 
 /// The living descendants of a process, itself not included.

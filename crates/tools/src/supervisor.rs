@@ -42,16 +42,19 @@ const GIVE_UP_AFTER: Duration = STOP_LIMIT.saturating_sub(Duration::from_secs(2)
 /// Serves as supervisor on this process's standard streams: orders come in on the first, the command's output goes to
 /// the second, the report to the third. To be called first thing in `main`, before any thread is started.
 pub fn supervise() -> ExitCode {
-    let report = match Supervisor::wait_for_order() {
+    match Supervisor::wait_for_order() {
         Ok(Some((supervisor, order))) => supervisor.run(&order),
-        // The daemon was gone before it gave an order: nothing was started.
-        Ok(None) => return ExitCode::SUCCESS,
-        Err(error) => failed(format!("the supervisor could not begin: {error}")),
-    };
-    // A report that is not plain data or a daemon that is gone: nobody is there to be told.
-    let line = serde_json::to_string(&report).unwrap_or_default() + "\n";
-    let _ = std::io::stderr().write_all(line.as_bytes());
+        // The daemon was gone before it gave an order, or had no need of us: nothing was started.
+        Ok(None) => {}
+        Err(error) => tell(&failed(format!("the supervisor could not begin: {error}"))),
+    }
     ExitCode::SUCCESS
+}
+
+/// A report that is not plain data or a daemon that is gone: nobody is there to be told.
+fn tell(report: &Report) {
+    let line = serde_json::to_string(report).unwrap_or_default() + "\n";
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 fn failed(why: String) -> Report {
@@ -96,16 +99,21 @@ impl Supervisor {
         Ok(Some((Self { control, signals }, order)))
     }
 
-    fn run(mut self, order: &Order) -> Report {
+    fn run(mut self, order: &Order) {
         let mut child = match Child::start(order) {
             Ok(child) => child,
-            Err(why) => return failed(why),
+            Err(why) => return tell(&failed(why)),
         };
         let deadline = Instant::now() + Duration::from_millis(order.timeout_ms);
         let mut ending: Option<Ending> = None;
         loop {
             if child.reap() {
-                return report(&child, ending, vec![]);
+                return tell(&report(&child, ending, vec![]));
+            }
+            if child.is_over() {
+                // Nobody has to wait while the kernel takes the namespace down.
+                tell(&report(&child, ending, vec![]));
+                return child.collect();
             }
             let cause = self.cause_to_end(&child, deadline);
             match (ending, cause) {
@@ -113,7 +121,9 @@ impl Supervisor {
                     ending = Some(Ending { cause, since: Instant::now() });
                     child.ask_to_end();
                 }
-                (Some(now), _) if now.since.elapsed() > GIVE_UP_AFTER => return report(&child, ending, child.left()),
+                (Some(now), _) if now.since.elapsed() > GIVE_UP_AFTER => {
+                    return tell(&report(&child, ending, child.left()));
+                }
                 (Some(now), _) if now.since.elapsed() > STOP_GRACE => child.kill(),
                 _ => {}
             }

@@ -74,7 +74,7 @@ fn leftovers(recorded: &[Recorded], entries: &[String]) -> Vec<Process> {
         }
     }
     if !entries.is_empty() {
-        found.extend(process::all().into_values().filter(|process| process.has_in_environment(entries)));
+        found.extend(process::marked(entries));
     }
     let spared = process::own_line();
     found.retain(|process| process.is_alive() && !spared.contains(&process.pid));

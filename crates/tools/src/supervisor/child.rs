@@ -21,6 +21,7 @@ use nix::{
 
 use super::{init, lines::Lines};
 use crate::{
+    CALL_VARIABLE,
     order::{Exit, Order},
     process::{self, Process},
 };
@@ -31,6 +32,8 @@ const INIT_STACK_BYTES: usize = 1024 * 1024;
 pub(super) struct Child {
     kind: Kind,
     exit: Option<Exit>,
+    /// Nothing was left beside the command when it ended.
+    alone: bool,
 }
 
 enum Kind {
@@ -77,7 +80,9 @@ impl Child {
         drop(writer);
         let mut reports = Lines::new(reader);
         match reports.wait_for_line()?.as_deref().map(init::Word::parse) {
-            Some(init::Word::Started) => Ok(Some(Self { kind: Kind::Namespaced { init, reports }, exit: None })),
+            Some(init::Word::Started) => {
+                Ok(Some(Self { kind: Kind::Namespaced { init, reports }, exit: None, alone: false }))
+            }
             Some(init::Word::CannotStart(why)) => {
                 reap_one(init);
                 Err(why)
@@ -104,7 +109,7 @@ impl Child {
             });
         }
         let child = command.spawn().map_err(|error| cannot_start(order, &error))?;
-        Ok(Self { kind: Kind::Plain { command: Pid::from_raw(child.id() as i32) }, exit: None })
+        Ok(Self { kind: Kind::Plain { command: Pid::from_raw(child.id() as i32) }, exit: None, alone: false })
     }
 
     pub(super) fn is_namespaced(&self) -> bool {
@@ -114,6 +119,16 @@ impl Child {
     /// How the command itself ended, once it has.
     pub(super) fn exit(&self) -> Option<&Exit> {
         self.exit.as_ref()
+    }
+
+    /// The command has ended and left nothing behind, though the namespace's first process may not be collected yet.
+    pub(super) fn is_over(&self) -> bool {
+        self.alone && self.exit.is_some()
+    }
+
+    /// Waits for what has nothing left to do but to end.
+    pub(super) fn collect(&self) {
+        while matches!(waitpid(None, None), Ok(_) | Err(Errno::EINTR)) {}
     }
 
     /// The pipe on which the namespace's first process tells of the command's end.
@@ -136,8 +151,10 @@ impl Child {
         };
         if let Kind::Namespaced { reports, .. } = &mut self.kind {
             while let Ok(Some(line)) = reports.next_line() {
-                if let init::Word::Ended(exit) = init::Word::parse(&line) {
-                    self.exit = Some(exit);
+                match init::Word::parse(&line) {
+                    init::Word::Ended(exit) => self.exit = Some(exit),
+                    init::Word::Empty => self.alone = true,
+                    _ => {}
                 }
             }
         }
@@ -155,6 +172,10 @@ impl Child {
 
     /// Politely: a chance to clean up.
     pub(super) fn ask_to_end(&self) {
+        if self.alone {
+            // Only the namespace's first process is left, and that is about to end by itself.
+            return;
+        }
         for process in self.living() {
             process.signal(rustix::process::Signal::TERM);
             // One that is stopped could not hear it.
@@ -200,6 +221,7 @@ pub(super) fn command_of(order: &Order) -> Result<Command, String> {
     let (Ok(out), Ok(err)) = (out, err) else { return Err("the output pipe cannot be handed on".into()) };
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(out).stderr(err);
+    command.current_dir(&order.folder).env(CALL_VARIABLE, &order.call_id);
     // SAFETY: one plain system call, which a child may make between fork and exec.
     unsafe {
         // The signals that we take from a pipe are blocked here; the command must hear them.

@@ -6,7 +6,11 @@ use std::{fs, os::fd::OwnedFd};
 use nix::{
     errno::Errno,
     mount::{MsFlags, mount},
-    sys::{prctl, signal::Signal, wait::wait},
+    sys::{
+        prctl,
+        signal::Signal,
+        wait::{WaitPidFlag, WaitStatus, wait, waitpid},
+    },
     unistd::{self, Gid, Pid, Uid},
 };
 
@@ -20,6 +24,8 @@ pub(super) enum Word {
     Started,
     CannotStart(String),
     Ended(Exit),
+    /// With the command everything in the namespace has ended.
+    Empty,
 }
 
 impl Word {
@@ -31,6 +37,7 @@ impl Word {
             "cannot-start" => Word::CannotStart(rest.to_owned()),
             "code" => Word::Ended(Exit::Code(number)),
             "signal" => Word::Ended(Exit::Signal(number)),
+            "empty" => Word::Empty,
             _ => Word::NoNamespace,
         }
     }
@@ -43,6 +50,7 @@ impl Word {
             Word::Ended(Exit::Code(code)) => format!("code {code}\n"),
             Word::Ended(Exit::Signal(signal)) => format!("signal {signal}\n"),
             Word::Ended(_) => "code -1\n".into(),
+            Word::Empty => "empty\n".into(),
         }
     }
 }
@@ -71,13 +79,26 @@ pub(super) fn main(order: &Order, supervisor: &OwnedFd, ids: Option<(Uid, Gid)>)
     loop {
         match wait() {
             Ok(status) if status.pid() == Some(command) => {
-                if let Some(exit) = exit_of(status) {
-                    let _ = tell(Word::Ended(exit));
-                }
+                let Some(exit) = exit_of(status) else { continue };
+                let ended = Word::Ended(exit).line();
+                // Said in one breath, so that nobody looks for others where there are none.
+                let line = if is_empty() { ended + &Word::Empty.line() } else { ended };
+                let _ = unistd::write(supervisor, line.as_bytes());
             }
             Ok(_) | Err(Errno::EINTR) => {}
             // No child is left, so nothing is left in the namespace.
             Err(_) => return 0,
+        }
+    }
+}
+
+/// Collects what has ended. True: nothing is left in the namespace, since all of it descends from this process.
+fn is_empty() -> bool {
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => return false,
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return true,
         }
     }
 }
