@@ -4,7 +4,7 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -40,6 +40,17 @@ pub(crate) enum Shown {
 pub(crate) struct Hub {
     sender: Mutex<Option<broadcast::Sender<Shown>>>,
     watchers: AtomicUsize,
+    /// Large events that watchers are being told just now, by number: all of them hold the same bytes.
+    large: Mutex<HashMap<u64, Weak<Bytes>>>,
+}
+
+/// Bytes that several watchers hold and the last one lets go.
+struct SharedBytes(Arc<Bytes>);
+
+impl AsRef<[u8]> for SharedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl Hub {
@@ -55,6 +66,21 @@ impl Hub {
         self.watchers.load(Ordering::Relaxed) > 0
     }
 
+    /// The bytes of an event, or the same ones that another watcher was given and still holds.
+    pub(crate) fn shared(&self, seq: u64, json: Bytes) -> Bytes {
+        if json.len() <= HELD_BYTES_MAX {
+            return json;
+        }
+        let mut large = lock(&self.large);
+        large.retain(|_, held| held.strong_count() > 0);
+        let held = large.get(&seq).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let held = Arc::new(json);
+            large.insert(seq, Arc::downgrade(&held));
+            held
+        });
+        Bytes::from_owner(SharedBytes(held))
+    }
+
     pub(crate) fn show(&self, item: StreamItem) {
         let shown = if item.json.len() <= HELD_BYTES_MAX { Shown::Item(item) } else { Shown::Look };
         if let Some(sender) = &*lock(&self.sender) {
@@ -66,7 +92,7 @@ impl Hub {
 
 pub(crate) struct Watch {
     pub(crate) receiver: broadcast::Receiver<Shown>,
-    hub: Arc<Hub>,
+    pub(crate) hub: Arc<Hub>,
 }
 
 impl Drop for Watch {

@@ -74,6 +74,16 @@ pub struct EngineConfig {
     pub session_idle_max: Duration,
     /// How often the sweeper looks.
     pub sweep_every: Duration,
+    pub reading: Reading,
+}
+
+/// Where the files of a workspace are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// On a thread of its own: a slow disk holds up nobody.
+    Beside,
+    /// On the spot: a simulated life goes the same way twice, since no real time passes in it.
+    InPlace,
 }
 
 impl Default for EngineConfig {
@@ -86,6 +96,7 @@ impl Default for EngineConfig {
             spool_kept: Duration::from_secs(24 * 60 * 60),
             session_idle_max: Duration::from_secs(7 * 24 * 60 * 60),
             sweep_every: Duration::from_secs(60 * 60),
+            reading: Reading::Beside,
         }
     }
 }
@@ -142,6 +153,8 @@ pub(crate) struct Shared {
     pub(crate) tasks: TaskTracker,
     ready: AtomicBool,
     pub(crate) open_turns: AtomicUsize,
+    /// Sessions that were put out of memory since the start.
+    retired: AtomicUsize,
     notices: Mutex<Vec<String>>,
 }
 
@@ -159,6 +172,7 @@ impl Engine {
             tasks: TaskTracker::new(),
             ready: AtomicBool::new(false),
             open_turns: AtomicUsize::new(0),
+            retired: AtomicUsize::new(0),
             notices: Mutex::default(),
         }));
         let recovering = engine.clone();
@@ -336,6 +350,7 @@ impl Engine {
                 continue;
             };
             tokio::select! {
+                biased;
                 // An error says that the session was put out of memory: look again.
                 _ = state.changed() => {}
                 () = tokio::time::sleep_until(deadline) => return Ok(record),
@@ -389,6 +404,11 @@ impl Engine {
         self.0.open_turns.load(Ordering::Relaxed)
     }
 
+    /// How many sessions have left the memory since the start, each with what it needed there.
+    pub fn retired(&self) -> usize {
+        self.0.retired.load(Ordering::Relaxed)
+    }
+
     pub fn subscribers(&self) -> usize {
         self.0.hubs.watchers()
     }
@@ -434,5 +454,6 @@ impl Shared {
         }
         drop(slots);
         self.hubs.forget_unused(id);
+        self.retired.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -34,6 +34,8 @@ pub struct TurnRecord {
     pub error: Option<TurnError>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verification: Option<Verification>,
+    /// Left out of the file while nothing was spent: every turn's record is written once before it was.
+    #[serde(default, skip_serializing_if = "is_nothing")]
     pub spent: Spent,
     pub cost_micro_usd: Option<MicroUsd>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -199,6 +201,10 @@ impl TurnRecord {
             }
         }
     }
+}
+
+fn is_nothing(spent: &Spent) -> bool {
+    *spent == Spent::default()
 }
 
 fn contains(text: &[u8], needle: &[u8]) -> bool {

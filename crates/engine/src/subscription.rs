@@ -21,6 +21,10 @@ use crate::{
 
 /// How much of a spool one look takes in.
 const SPOOL_BYTES: usize = 64 * 1024;
+/// How much of the log one look takes in. A watcher that reads nothing holds no more than this, or one event that is larger.
+const PAGE: Limit = Limit { events: 256, bytes: 128 * 1024 };
+/// An event larger than this is let go while fragments come before it, and read again when its time has come.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
 /// How far one look back goes when the turn at a cursor is searched.
 const LOOK_BACK: u64 = 128;
 
@@ -156,23 +160,23 @@ impl Subscription {
         let mut upto = seq;
         while upto > 0 {
             let after = upto.saturating_sub(LOOK_BACK);
-            let mut events = Vec::new();
-            let mut at = after;
+            // Of each event only what is looked for is kept: a hundred of them may be a hundred megabytes.
+            let (mut started, mut at) = (None, after);
             while at < upto {
-                let page = self.store.read(self.session, at, Limit::default()).await?;
+                let page = self.store.read(self.session, at, PAGE).await?;
                 let Some(last) = page.last() else { break };
                 at = last.seq;
-                events.extend(page.into_iter().filter(|event| event.seq <= upto));
-            }
-            for event in events.iter().rev() {
-                let peek = peek(event)?;
-                match &*peek.wire_type {
-                    "turn_started" => {
-                        return Ok(peek.turn_id.filter(|turn| !settled.contains(turn)));
+                for event in page.iter().filter(|event| event.seq <= upto) {
+                    let peek = peek(event)?;
+                    match &*peek.wire_type {
+                        "turn_started" => started = Some(peek.turn_id),
+                        kind if is_settling(kind) => settled.extend(peek.turn_id),
+                        _ => {}
                     }
-                    kind if is_settling(kind) => settled.extend(peek.turn_id),
-                    _ => {}
                 }
+            }
+            if let Some(turn) = started {
+                return Ok(turn.filter(|turn| !settled.contains(turn)));
             }
             upto = after;
         }
@@ -184,17 +188,22 @@ impl Subscription {
     /// The log is read first and the spool after it: whatever comes before an event of this page is in the spool by then.
     async fn read_on(&mut self) -> Result<Option<StreamItem>, Error> {
         if self.events.is_empty() {
-            self.events = self.store.read(self.session, self.cursor.seq, Limit::default()).await?.into();
+            self.events = self.store.read(self.session, self.cursor.seq, PAGE).await?.into();
             self.spool_told = false;
         }
         if self.deltas.is_empty() && !self.spool_told {
             self.read_spool().await?;
         }
         if let Some(delta) = self.next_delta() {
+            self.let_go_of_large();
             return Ok(Some(delta));
         }
         if self.deltas.is_empty() && !self.spool_told {
             return Ok(None);
+        }
+        if let Some(let_go) = self.events.front().filter(|event| event.json.is_empty()) {
+            // All that comes before it is told, so it is all there is to read. If it cannot be read now, the next look tells why.
+            self.events = self.store.read(self.session, let_go.seq - 1, Limit { events: 1, ..PAGE }).await?.into();
         }
         match self.events.pop_front() {
             Some(event) => self.tell_event(&event).map(Some),
@@ -202,11 +211,19 @@ impl Subscription {
         }
     }
 
+    /// A reply's text is told by its fragments first. Who takes those slowly must not hold the whole reply meanwhile: with
+    /// many such watchers that would be most of the memory.
+    fn let_go_of_large(&mut self) {
+        if let Some(event) = self.events.front_mut().filter(|event| event.json.len() > KEPT_BYTES_MAX) {
+            event.json = Bytes::new();
+        }
+    }
+
     /// All that was read is told: watch from now on, unless the log has grown in between.
     async fn reach_present(&mut self) -> Result<(), Error> {
         if !self.deltas.is_empty() {
             // They follow an event that came after the log was read. Only a power cut can have taken that away.
-            self.events = self.store.read(self.session, self.cursor.seq, Limit::default()).await?.into();
+            self.events = self.store.read(self.session, self.cursor.seq, PAGE).await?.into();
             self.spool_told = false;
             if !self.events.is_empty() {
                 return Ok(());
@@ -254,7 +271,11 @@ impl Subscription {
         let peek = peek(event)?;
         self.note(&peek.wire_type, peek.turn_id);
         let wire_type = Cow::Owned(peek.wire_type.into_owned());
-        Ok(StreamItem { cursor: Cursor::at(event.seq), wire_type, json: event.json.clone() })
+        let json = match &self.watch {
+            Some(watch) => watch.hub.shared(event.seq, event.json.clone()),
+            None => event.json.clone(),
+        };
+        Ok(StreamItem { cursor: Cursor::at(event.seq), wire_type, json })
     }
 
     /// Keeps track of which spool belongs between the events.
@@ -275,6 +296,7 @@ impl Subscription {
             return None;
         };
         let shown = tokio::select! {
+            biased;
             shown = watch.receiver.recv() => shown,
             () = self.stop.cancelled() => {
                 self.mode = Mode::Ended;

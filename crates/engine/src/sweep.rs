@@ -11,8 +11,9 @@ pub(crate) async fn run(engine: Engine) {
     let config = engine.0.parts.config.clone();
     loop {
         tokio::select! {
-            () = tokio::time::sleep(config.sweep_every) => {}
+            biased;
             () = engine.0.stop.cancelled() => return,
+            () = tokio::time::sleep(config.sweep_every) => {}
         }
         let now = engine.0.parts.clock.now();
         let before = |kept: std::time::Duration| {

@@ -1,8 +1,9 @@
 //! A warm session: the one task that writes its log. Write, then apply, then show, then answer.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     panic::AssertUnwindSafe,
+    pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -96,6 +97,15 @@ pub(crate) enum News {
     Done(Box<Done>),
 }
 
+/// What the task turns to.
+enum Next {
+    Letter(Box<Mail>),
+    News(News),
+    Time,
+    Idle,
+    Stop,
+}
+
 pub(crate) struct Fragment {
     turn: TurnId,
     step: u32,
@@ -141,8 +151,11 @@ pub(crate) struct Warm {
     hub: Arc<Hub>,
     /// The conversation; read from the log when a model is first asked.
     transcript: Option<Transcript>,
-    running: HashMap<Effect, CancellationToken>,
+    /// In a fixed order, so that the same life goes the same way again.
+    running: BTreeMap<Effect, CancellationToken>,
     news: Option<(mpsc::Sender<News>, mpsc::Receiver<News>)>,
+    /// Whether news go before letters when both wait: they take turns.
+    news_first: bool,
     /// News that the disk would not take yet; nothing else is written before it.
     held: VecDeque<News>,
     disk: Disk,
@@ -197,8 +210,9 @@ impl Warm {
             snapshot_bytes,
             hub: shared.hubs.of(state.id),
             transcript: None,
-            running: HashMap::new(),
+            running: BTreeMap::new(),
             news: None,
+            news_first: false,
             held: VecDeque::new(),
             disk: Disk::Fine,
             recovered,
@@ -241,32 +255,57 @@ impl Warm {
         let stop = self.shared.stop.clone();
         self.note_turn();
         loop {
-            self.retry_held().await;
-            self.reconcile().await;
-            self.project().await;
+            // What the task does is boxed, so that one that only waits is small: there may be thousands of them.
+            Box::pin(self.work()).await;
             if self.lost.is_some() || stop.is_cancelled() {
                 break;
             }
-            let idle_at = self.is_idle().then(|| self.active_at + self.shared.parts.config.idle_evict);
-            let wake_at = self.wake_at();
-            let news = self.news.as_mut().filter(|_| self.held.is_empty()).map(|(_, news)| news);
-            tokio::select! {
-                letter = letters.recv() => match letter {
-                    Some(letter) => self.take_mail(*letter).await,
-                    None => break,
-                },
-                Some(first) = next_news(news) => self.take_news(first).await,
-                () = at(wake_at) => {}
-                () = at(idle_at) => {
-                    self.settle_down().await;
+            match self.next(&mut letters, &stop).await {
+                Next::Letter(letter) => Box::pin(self.take_mail(*letter)).await,
+                Next::News(first) => Box::pin(self.take_news(first)).await,
+                Next::Time => {}
+                Next::Idle => {
+                    Box::pin(self.settle_down()).await;
                     // What comes in this instant is dropped unread: its sender sees that and asks the next task.
                     return Ended::Retired;
                 }
-                () = stop.cancelled() => break,
+                Next::Stop => break,
             }
         }
-        self.halt(letters).await;
+        Box::pin(self.halt(letters)).await;
         self.lost.take().map_or(Ended::Retired, Ended::Failed)
+    }
+
+    /// Does all that can be done without hearing anything new.
+    async fn work(&mut self) {
+        self.retry_held().await;
+        self.reconcile().await;
+        self.project().await;
+    }
+
+    /// Waits for whatever comes first. Of two that wait already, chance never picks: letters and news take turns, so that
+    /// neither can starve the other, and time is looked at after each of them anyway.
+    async fn next(&mut self, letters: &mut mpsc::Receiver<Box<Mail>>, stop: &CancellationToken) -> Next {
+        let idle_at = self.is_idle().then(|| self.active_at + self.shared.parts.config.idle_evict);
+        let wake_at = self.wake_at();
+        let news_first = self.news_first;
+        self.news_first = !news_first;
+        let news = self.news.as_mut().filter(|_| self.held.is_empty()).map(|(_, news)| news);
+        let mut news = pin!(async { next_news(news).await.map_or(Next::Stop, Next::News) });
+        let mut letter = pin!(async { letters.recv().await.map_or(Next::Stop, Next::Letter) });
+        let told = async {
+            match news_first {
+                true => tokio::select! { biased; next = &mut news => next, next = &mut letter => next },
+                false => tokio::select! { biased; next = &mut letter => next, next = &mut news => next },
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => Next::Stop,
+            next = told => next,
+            () = at(wake_at) => Next::Time,
+            () = at(idle_at) => Next::Idle,
+        }
     }
 
     fn is_idle(&self) -> bool {

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Done, NEWS_MAX, News, Shower, Warm};
 use crate::{
-    Error, load,
+    Error, Reading, load,
     model_call::{Failed, ModelCall},
     redaction::redacted,
     tool_call::CallOfTool,
@@ -125,8 +125,9 @@ impl Warm {
         match self.model_call(turn, step, attempt).await {
             Ok((call, token)) => {
                 self.running.insert(effect, token.clone());
-                self.run_beside(effect, async move {
+                self.run_beside(effect, token.clone(), async move {
                     let input = tokio::select! {
+                        biased;
                         outcome = call.run() => Some(model_input(turn, step, attempt, outcome)),
                         () = token.cancelled() => None,
                     };
@@ -145,11 +146,14 @@ impl Warm {
     async fn look_around(&self) -> ContextSeeded {
         let workspace = PathBuf::from(&self.state.settings.workspace_path);
         let commands = self.shared.parts.config.verify_commands.clone();
-        let looked = tokio::task::spawn_blocking(move || {
+        let look = move || {
             let files = tenure_tools::find_context(&workspace);
             (files, tenure_tools::find_verify_plan(&workspace, commands.as_deref()))
-        });
-        let (files, verify) = looked.await.unwrap_or_default();
+        };
+        let (files, verify) = match self.shared.parts.config.reading {
+            Reading::Beside => tokio::task::spawn_blocking(look).await.unwrap_or_default(),
+            Reading::InPlace => look(),
+        };
         let source = if self.state.seed.is_none() { SeedSource::New } else { SeedSource::Resume };
         redacted(&self.shared.parts.secrets, &ContextSeeded { source, files, verify })
     }
@@ -221,9 +225,10 @@ impl Warm {
         };
         self.running.insert(effect, token.clone());
         match run {
-            None => self.run_beside(effect, async move {
+            None => self.run_beside(effect, token.clone(), async move {
                 // Nothing outside was changed yet, so it can be left where it stands.
                 let input = tokio::select! {
+                    biased;
                     intent = tool.prepare() => Some(Input::ToolPrepared { turn, call: id, intent }),
                     () = token.cancelled() => None,
                 };
@@ -231,7 +236,7 @@ impl Warm {
             }),
             Some(run) => {
                 let begun = Instant::now();
-                self.run_beside(effect, async move {
+                self.run_beside(effect, token.clone(), async move {
                     let invoked = tool.run(intent).await;
                     let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
                     // A call that was stopped has no result of its own; one that came to its end in that instant has.
@@ -252,14 +257,19 @@ impl Warm {
     fn run_beside(
         &mut self,
         effect: Effect,
+        token: CancellationToken,
         work: impl Future<Output = (Option<Input>, Vec<String>)> + Send + 'static,
     ) {
         let news = self.news_sender();
         // A stop of the daemon waits for the session, and the session for its work, but not for ever.
         tokio::spawn(async move {
-            let (input, left) = match AssertUnwindSafe(work).catch_unwind().await {
-                Ok(done) => done,
-                Err(_) => (broken(effect), Vec::new()),
+            let (input, left) = match token.is_cancelled() {
+                // It was stopped before it could begin: whoever was told so may rely on it.
+                true => (None, Vec::new()),
+                false => match AssertUnwindSafe(work).catch_unwind().await {
+                    Ok(done) => done,
+                    Err(_) => (broken(effect), Vec::new()),
+                },
             };
             let _ = news.send(News::Done(Box::new(Done { effect, input, left }))).await;
         });

@@ -1,6 +1,6 @@
 //! A session's stream as SSE or NDJSON. Items are pulled one by one as the socket takes them: nothing is buffered here, and nothing is written anew.
 
-use std::{io, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::VecDeque, io, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
@@ -24,6 +24,8 @@ use super::{
 
 /// Tells proxies to pass each event on at once.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+/// Larger items are passed on as they are, in pieces.
+const COPIED_BYTES_MAX: usize = 16 * 1024;
 const SSE_KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 #[derive(Deserialize)]
@@ -43,8 +45,8 @@ pub(crate) async fn events(
     let ends = if from.follow.unwrap_or(true) { Ends::WhenStopped } else { Ends::AtThePresent };
     let format = Format::asked_for(&headers);
     let subscription = app.engine.events(session, after, ends == Ends::WhenStopped).await?;
-    let told =
-        Told { items: items(subscription), format, ends, keep_alive: app.limits.keep_alive, stop: app.stop.clone() };
+    let (keep_alive, stop) = (app.limits.keep_alive, app.stop.clone());
+    let told = Told { items: items(subscription), pieces: VecDeque::new(), format, ends, keep_alive, stop };
     let head = [(header::CONTENT_TYPE, format.media_type()), (X_ACCEL_BUFFERING, "no")];
     Ok((StatusCode::OK, head, Body::from_stream(told.into_stream())).into_response())
 }
@@ -81,22 +83,23 @@ impl Format {
         }
     }
 
-    fn write(self, item: &StreamItem) -> Bytes {
+    /// The pieces that follow each other on the wire. A small item is one; the bytes of a large one may be shared with
+    /// other watchers and are never copied.
+    fn write(self, item: &StreamItem) -> VecDeque<Bytes> {
         // The JSON holds no line end, so that it is one line in both formats.
-        let mut out = BytesMut::with_capacity(item.json.len() + 96);
-        match self {
-            Format::Sse => {
-                let head = format!("id: {}\nevent: {}\ndata: ", item.cursor, &*item.wire_type);
-                out.put_slice(head.as_bytes());
-                out.put_slice(&item.json);
-                out.put_slice(b"\n\n");
-            }
-            Format::Ndjson => {
-                out.put_slice(&item.json);
-                out.put_u8(b'\n');
-            }
+        let (head, end) = match self {
+            Format::Sse => (format!("id: {}\nevent: {}\ndata: ", item.cursor, &*item.wire_type), "\n\n"),
+            Format::Ndjson => (String::new(), "\n"),
+        };
+        if item.json.len() > COPIED_BYTES_MAX {
+            let pieces = [Bytes::from(head), item.json.clone(), Bytes::from_static(end.as_bytes())];
+            return pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
         }
-        out.freeze()
+        let mut out = BytesMut::with_capacity(head.len() + item.json.len() + end.len());
+        out.put_slice(head.as_bytes());
+        out.put_slice(&item.json);
+        out.put_slice(end.as_bytes());
+        VecDeque::from([out.freeze()])
     }
 }
 
@@ -119,6 +122,8 @@ fn items(subscription: Subscription) -> Items {
 /// What one client is told.
 struct Told {
     items: Items,
+    /// What is left of an item that goes out in pieces.
+    pieces: VecDeque<Bytes>,
     format: Format,
     ends: Ends,
     keep_alive: Duration,
@@ -139,6 +144,10 @@ impl Told {
     }
 
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        // Not even a stop comes between the pieces of one item.
+        if let Some(piece) = self.pieces.pop_front() {
+            return Some(Ok(piece));
+        }
         tokio::select! {
             biased;
             () = self.stop.cancelled() => match self.ends {
@@ -146,7 +155,10 @@ impl Told {
                 Ends::AtThePresent => Some(Err(io::Error::other("the daemon stops"))),
             },
             item = self.items.next() => match item? {
-                Ok(item) => Some(Ok(self.format.write(&item))),
+                Ok(item) => {
+                    self.pieces = self.format.write(&item);
+                    self.pieces.pop_front().map(Ok)
+                }
                 Err(Error::Closed) => None,
                 // All that can be read was told. Whoever asks for what comes after it is told why there is nothing.
                 Err(Error::Store(tenure_store::Error::Damaged { .. })) => None,
@@ -207,7 +219,24 @@ mod tests {
         let json = Bytes::from_static(br#"{"seq":3,"type":"turn_started"}"#);
         let item = StreamItem { cursor: Cursor { seq: 3, pos: 9 }, wire_type: "turn_started".into(), json };
         let sse = "id: 3.9\nevent: turn_started\ndata: {\"seq\":3,\"type\":\"turn_started\"}\n\n";
-        assert_eq!(Format::Sse.write(&item), sse);
-        assert_eq!(Format::Ndjson.write(&item), "{\"seq\":3,\"type\":\"turn_started\"}\n");
+        assert_eq!(Format::Sse.write(&item), [sse]);
+        assert_eq!(Format::Ndjson.write(&item), ["{\"seq\":3,\"type\":\"turn_started\"}\n"]);
+    }
+
+    #[test]
+    fn a_large_item_goes_out_in_pieces_that_are_not_copied() {
+        let json = Bytes::from(vec![b'x'; COPIED_BYTES_MAX + 1]);
+        let item = StreamItem { cursor: Cursor::at(3), wire_type: "turn_started".into(), json: json.clone() };
+        for (format, head, end) in
+            [(Format::Sse, "id: 3\nevent: turn_started\ndata: ", "\n\n"), (Format::Ndjson, "", "\n")]
+        {
+            let pieces = format.write(&item);
+            assert_eq!(
+                pieces.iter().flatten().copied().collect::<Vec<u8>>(),
+                [head.as_bytes(), &json, end.as_bytes()].concat()
+            );
+            assert!(pieces.iter().any(|piece| piece.as_ptr() == json.as_ptr()));
+            assert!(pieces.iter().all(|piece| !piece.is_empty()), "an empty chunk would end the body");
+        }
     }
 }
