@@ -7,6 +7,7 @@ mod daemon;
 mod data;
 mod exit;
 mod lookup;
+mod memory;
 mod standing;
 mod terminal;
 

@@ -32,6 +32,7 @@ use crate::{
     config::{self, Config, Durability, Hidden, Positive},
     data,
     exit::{Exit, Problem},
+    memory,
     standing::FileStanding,
     terminal::{self, Output},
 };
@@ -103,7 +104,9 @@ fn start_log() {
     let filter = ["TENURE_LOG", "RUST_LOG"].iter().find_map(|name| std::env::var(name).ok());
     let filter = filter.unwrap_or_else(|| "warn,tenure=info".into());
     let subscriber = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::new(filter));
-    subscriber.with_writer(std::io::stderr).with_ansi(false).init();
+    // A line that cannot be written, for example on a full disk, is lost. To complain of that on stderr too would panic, and
+    // end whichever session had something to say.
+    subscriber.with_writer(std::io::stderr).log_internal_errors(false).with_ansi(false).init();
 }
 
 fn settle(arguments: &Arguments, config: Config) -> anyhow::Result<Settings> {
@@ -172,6 +175,7 @@ async fn serve(context: &Context, settings: Settings) -> anyhow::Result<Exit> {
     greet(context, &note)?;
     let (stop, visits) = (CancellationToken::new(), Visits::default());
     tokio::spawn(stop_when_told(stop.clone(), data.clone()));
+    tokio::spawn(memory::give_back(engine.clone()));
     if let Some(idle) = settings.end_when_idle {
         tokio::spawn(stop_when_idle(stop.clone(), data.clone(), engine.clone(), visits.clone(), idle));
     }
