@@ -12,20 +12,32 @@ const BASE_MS: u64 = 1_735_689_600_000;
 const SPREAD: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835;
 
 pub struct TestClock {
+    base: Timestamp,
     began: Instant,
     drawn: AtomicU64,
 }
 
 impl Default for TestClock {
     fn default() -> Self {
-        Self { began: Instant::now(), drawn: AtomicU64::new(1) }
+        Self::going_on(Timestamp::from_ms(BASE_MS), 1)
+    }
+}
+
+impl TestClock {
+    /// A clock that shows this time now, with so many chances drawn before: a new process on the same machine.
+    pub fn going_on(now: Timestamp, drawn: u64) -> Self {
+        Self { base: now, began: Instant::now(), drawn: AtomicU64::new(drawn) }
+    }
+
+    pub fn drawn(&self) -> u64 {
+        self.drawn.load(Ordering::Relaxed)
     }
 }
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
         let passed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Timestamp::from_ms(BASE_MS).plus_ms(passed)
+        self.base.plus_ms(passed)
     }
 
     fn chance(&self) -> u128 {

@@ -8,6 +8,7 @@ mod sound;
 mod store;
 mod tool;
 mod watcher;
+mod weather;
 
 pub use clock::TestClock;
 pub use gate::Gate;
@@ -17,3 +18,4 @@ pub use sound::assert_sound;
 pub use store::UnwillingStore;
 pub use tool::TestTool;
 pub use watcher::{Recorder, Watcher};
+pub use weather::{Weather, WeatherStore, Witness};

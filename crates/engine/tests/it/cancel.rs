@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tenure_core::{
-    command::Command,
+    command::{Command, Verdict},
     cursor::Cursor,
     event::{Body, TurnCanceled},
     ids::SessionId,
@@ -39,6 +39,22 @@ async fn in_the_model_s_stream_the_text_shown_is_kept() {
     assert_eq!(kept.as_deref(), Some("Half a sen"));
     rig.model_gate().open();
     assert_eq!(rig.settled(session, queued).await.status, RecordStatus::Completed);
+    rig.sound(session).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_was_canceled_in_the_instant_of_its_start_never_begins() {
+    let act = TestTool::new("act", ToolKind::Exec).shared();
+    let steps = json!([{"do": [{"call": {"name": "act", "input": {}}}]}, {"do": [{"text": "never"}]}]);
+    let rig = Rig::steps(steps).tool(&act).start().await;
+    let session = rig.create().await;
+    let turn = rig.say(session, "go").await;
+    let call = rig.pending(session).await[0];
+    let (approved, canceled) = tokio::join!(rig.answer(session, call, Verdict::Approve), rig.cancel(session));
+    approved.unwrap();
+    canceled.unwrap();
+    assert_eq!(rig.settled(session, turn).await.status, RecordStatus::Cancelled);
+    assert_eq!(act.runs(), 0, "whoever was told that the turn is being stopped may rely on it");
     rig.sound(session).await;
 }
 

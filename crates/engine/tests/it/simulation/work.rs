@@ -1,0 +1,180 @@
+//! Models and tools of a life: they tell the world when they are at work, so that it can see who works beside whom.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures::{StreamExt, stream::BoxStream};
+use serde_json::{Value, json};
+use tenure_core::{
+    context::{ModelRequest, RequestMeta},
+    ids::{CallId, SessionId, TurnId},
+    message::joined_text,
+    model::{Fault, FaultKind, MicroUsd, Usage},
+    tool::{Intent, ToolKind, ToolResult, ToolSpec, VerifyPlan},
+};
+use tenure_models::{Model, ModelEvent, Patience, Registry, scripted::ScriptedModel};
+use tenure_tools::{CallContext, Invoked, Tool};
+
+use super::world::World;
+
+/// Longer than stopped work is waited for.
+const STUCK_MS: u64 = 15_000;
+
+/// A tool at work.
+#[derive(Debug, Clone)]
+pub struct Running {
+    pub session: SessionId,
+    pub turn: TurnId,
+    pub call: CallId,
+    pub name: &'static str,
+    pub kind: ToolKind,
+}
+
+pub struct LifeModels {
+    pub scripts: BTreeMap<String, ScriptedModel>,
+    pub world: Arc<World>,
+}
+
+impl Registry for LifeModels {
+    fn resolve(&self, name: &str) -> Result<Arc<dyn Model>, Fault> {
+        let script = self.scripts.get(name).ok_or_else(|| Fault::new(FaultKind::UnknownModel, "no such model"))?;
+        Ok(Arc::new(LifeModel { script: script.clone(), world: self.world.clone() }))
+    }
+}
+
+struct LifeModel {
+    script: ScriptedModel,
+    world: Arc<World>,
+}
+
+/// A model call is at work as long as this is there, however it ends.
+struct AtModel(Arc<World>, SessionId);
+
+impl Drop for AtModel {
+    fn drop(&mut self) {
+        self.0.model_ends(self.1);
+    }
+}
+
+#[async_trait]
+impl Model for LifeModel {
+    async fn stream(&self, request: ModelRequest) -> Result<BoxStream<'static, Result<ModelEvent, Fault>>, Fault> {
+        let RequestMeta { session_id, turn_id, step, attempt } = request.meta;
+        self.world.model_starts(session_id, turn_id, step, attempt);
+        let at_work = AtModel(self.world.clone(), session_id);
+        let events = self.script.stream(request).await?;
+        Ok(events.map(move |event| (event, &at_work).0).boxed())
+    }
+
+    fn cost(&self, usage: &Usage) -> Option<MicroUsd> {
+        self.script.cost(usage)
+    }
+
+    fn patience(&self) -> Patience {
+        self.script.patience()
+    }
+
+    fn takes(&self, part_kind: &str) -> bool {
+        self.script.takes(part_kind)
+    }
+}
+
+pub struct LifeTool {
+    name: &'static str,
+    kind: ToolKind,
+    world: Arc<World>,
+}
+
+impl LifeTool {
+    pub fn all(world: &Arc<World>) -> Vec<Arc<dyn Tool>> {
+        let kinds = [
+            ("look", ToolKind::Read),
+            ("slow", ToolKind::Read),
+            ("act", ToolKind::Exec),
+            ("stuck", ToolKind::Exec),
+            ("verify", ToolKind::Exec),
+            ("write", ToolKind::Write),
+            ("fetch", ToolKind::Network),
+        ];
+        let tool = |(name, kind)| Arc::new(LifeTool { name, kind, world: world.clone() }) as Arc<dyn Tool>;
+        kinds.into_iter().map(tool).collect()
+    }
+
+    /// Whether it came to its end.
+    async fn work(&self, context: &CallContext, input: &Value) -> bool {
+        let ms = input["ms"].as_u64().unwrap_or(10);
+        if self.name == "stuck" {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            if context.cancel.is_cancelled() {
+                tokio::time::sleep(Duration::from_millis(STUCK_MS)).await;
+            }
+            return true;
+        }
+        tokio::select! {
+            biased;
+            () = context.cancel.cancelled() => false,
+            () = tokio::time::sleep(Duration::from_millis(ms)) => true,
+        }
+    }
+}
+
+/// A tool is at work as long as this is there, however it ends.
+struct AtTool(Arc<World>, CallId);
+
+impl Drop for AtTool {
+    fn drop(&mut self) {
+        self.0.tool_ends(self.1);
+    }
+}
+
+#[async_trait]
+impl Tool for LifeTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: self.name.into(),
+            description: format!("the tool {} of a life", self.name),
+            input_schema: json!({ "type": "object" }),
+            kind: self.kind,
+        }
+    }
+
+    fn subject(&self, input: &Value, verify: Option<&VerifyPlan>) -> String {
+        match verify.filter(|_| self.name == "verify") {
+            Some(plan) => plan.subject(),
+            None => input["subject"].as_str().unwrap_or_default().to_owned(),
+        }
+    }
+
+    async fn prepare(&self, _context: &CallContext, input: &Value) -> Result<Intent, String> {
+        tokio::time::sleep(Duration::from_millis(input["ms"].as_u64().unwrap_or(0) / 10)).await;
+        match input["ms"].as_u64() {
+            Some(400) => Err("this file cannot be written".into()),
+            _ => Ok(Intent::default()),
+        }
+    }
+
+    async fn invoke(&self, context: &CallContext, input: &Value, _intent: &Intent) -> Invoked {
+        let run = Running {
+            session: context.session_id,
+            turn: context.turn_id,
+            call: context.call_id,
+            name: self.name,
+            kind: self.kind,
+        };
+        self.world.tool_starts(run);
+        let _at_work = AtTool(self.world.clone(), context.call_id);
+        for text in ["one\n", "two\n"].iter().take(input["ms"].as_u64().unwrap_or(0) as usize % 3) {
+            context.output.write((*text).to_owned()).await;
+        }
+        if !self.work(context, input).await {
+            return Invoked::failed("stopped");
+        }
+        // Verification fails now and then, by the name of the call.
+        let sum: u32 = context.call_id.to_string().bytes().map(u32::from).sum();
+        let fails = self.name == "verify" && sum.is_multiple_of(3);
+        let text = format!("{} did {}", self.name, context.call_id);
+        let result = if fails { ToolResult::failed(text) } else { ToolResult::ok(text) };
+        self.world.tool_gives(context.session_id, context.call_id, joined_text(&result.parts));
+        Invoked::done(result)
+    }
+}
