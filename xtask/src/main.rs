@@ -1,6 +1,13 @@
 //! Chores of the repository, run as `cargo xtask`. It holds no logic of the project itself.
 
+mod bench;
+mod crash;
+mod daemon;
+mod http;
 mod install;
+mod reader;
+mod simulate;
+mod soak;
 mod test;
 
 use std::process::ExitCode;
@@ -11,8 +18,12 @@ Chores of this repository.
 Usage: cargo xtask <chore>
 
 Chores:
-  test           what CI runs: format, lints, docs, all tests; stops at the first that fails
+  test           what CI runs: format, lints, docs, all tests, a short crash matrix; stops at the first that fails
   test --quick   the same without building the docs
+  crash          harms a real daemon at every instant of a turn and checks every promise
+  simulate       the seeded trials of the tests in their full form
+  bench          measures the daemon beside the bare machine; see cargo xtask bench --help
+  soak           hundreds of sessions on a daemon that is killed all the time; see cargo xtask soak --help
 
 What a chore needs and does not find, it installs and says so: rustfmt and clippy by
 rustup, cargo-nextest by cargo, git, make and strace by apt-get on Debian and the like.
@@ -23,7 +34,25 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words[..] {
         ["test"] => test::run(test::Extent::All),
+        ["crash", "--help" | "-h"] => {
+            print!("{}", crash::HELP);
+            Ok(())
+        }
+        ["crash", ref options @ ..] => crash::Request::parse(options).and_then(|request| crash::run(&request)),
+        [crash::INNER, ref rest @ ..] => return crash::inner(rest),
+        ["simulate", "--help" | "-h"] => {
+            print!("{}", simulate::HELP);
+            Ok(())
+        }
+        ["simulate", ref options @ ..] => simulate::Request::parse(options).and_then(simulate::run),
+        ["bench", ref flags @ ..] => bench::run(flags),
+        [bench::BUILT_WORD, ref flags @ ..] => bench::measure(flags),
         ["test", "--quick"] => test::run(test::Extent::Quick),
+        ["soak", "--help" | "-h"] => {
+            print!("{}", soak::HELP);
+            Ok(())
+        }
+        ["soak", ref options @ ..] => soak::run(options),
         [] | ["help" | "--help" | "-h"] | ["test", "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())

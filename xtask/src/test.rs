@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::install;
+use crate::{crash, daemon::root, install};
 
 /// How much is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +40,7 @@ const TESTS: Stage = Stage { what: "tests", arguments: &["nextest", "run", "--wo
 const DOC_TESTS: Stage = Stage { what: "doc tests", arguments: &["test", "--doc", "--workspace"], setting: None };
 
 pub fn run(extent: Extent) -> Result<()> {
-    // The manifest lies in `xtask/`, one below the root.
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no folder above it")?;
+    let root = root()?;
     install::all_that_is_missing()?;
     let stages: &[Stage] = match extent {
         Extent::All => &[FORMAT, LINTS, DOCS, DOC_TESTS, TESTS],
@@ -53,6 +52,10 @@ pub fn run(extent: Extent) -> Result<()> {
         stage.run(root)?;
         times.push((stage.what, start.elapsed()));
     }
+    let start = Instant::now();
+    println!("\nxtask: crash matrix: cargo xtask crash --short");
+    crash::run(&crash::Request::SHORT)?;
+    times.push(("crash matrix", start.elapsed()));
     let times: Vec<String> = times.iter().map(|(what, time)| format!("{what} {} s", time.as_secs())).collect();
     println!("\nxtask: all green ({})", times.join(", "));
     Ok(())

@@ -1,0 +1,76 @@
+//! A turn of fifty tool calls, each with a process of its own.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use super::{
+    raw::{self, Appender},
+    report::{Bound, Report, Row},
+    stand::{Durability, Stand},
+    times::{Times, shown},
+};
+
+const CALLS: usize = 50;
+/// The number to reach per call, in milliseconds, beside its syncs.
+const CALL_MS: f64 = 4.0;
+const SYNCS: f64 = 2.0;
+const PROGRAM: &str = "/bin/true";
+
+pub fn measure(stand: &Stand, report: &mut Report) -> Result<()> {
+    let call = json!({ "do": [{ "call": { "name": "shell", "input": { "command": PROGRAM } } }] });
+    let mut steps: Vec<Value> = vec![call; CALLS];
+    steps.push(json!({ "do": [{ "text": "Done." }] }));
+    let model = stand.model("tools-model", &Value::Array(steps))?;
+    let (mut spawns, mut shells, mut syncs) = (Times::default(), Times::default(), Times::default());
+    let mut each = [(Durability::Power, Times::default()), (Durability::Process, Times::default())];
+    let mut appender = Appender::new(&stand.path("tools-raw"))?;
+    let power = stand.start("tools-power", Durability::Power)?;
+    let process = stand.start("tools-process", Durability::Process)?;
+    for _ in 0..stand.rounds(8, 3) {
+        for (durability, times) in &mut each {
+            let served = if *durability == Durability::Power { &power } else { &process };
+            let mut client = served.client()?;
+            let session = client.create(&stand.session_body(&model))?;
+            let mut follow = client.follow(&session)?;
+            let took = client.turn(&mut follow, &session, "Work.")?.done;
+            let shown = client.ask("GET", &format!("/v1/sessions/{session}"), None)?;
+            ensure!(shown["spent"]["tool_calls"] == CALLS, "not all calls were made: {}", shown["spent"]);
+            times.add(took / u32::try_from(CALLS)?);
+        }
+        for _ in 0..10 {
+            spawns.add(raw::spawn(Path::new(PROGRAM), &[])?);
+            shells.add(raw::spawn(Path::new("bash"), &["-c", PROGRAM])?);
+            syncs.add(appender.append()?);
+        }
+    }
+    let (spawn, shell, sync) = (spawns.median(), shells.median(), syncs.median());
+    report.add(Row {
+        key: "raw_spawn",
+        what: "raw: start and end of `true`".into(),
+        value: spawn,
+        unit: "ms",
+        bound: None,
+        beside: format!("the same through `bash -c`: {} ms", shown(shell)),
+    });
+    for (durability, times) in each {
+        let (key, bound) = match durability {
+            Durability::Power => {
+                let words = format!("4 + 2 × {} raw sync", shown(sync));
+                ("tool_power", Bound::below_with(CALL_MS + SYNCS * sync, &words))
+            }
+            Durability::Process => ("tool_process", Bound::below(CALL_MS)),
+        };
+        report.add(Row {
+            key,
+            what: format!("tool call in a 50-call turn, durability {}", durability.name()),
+            value: times.median(),
+            unit: "ms",
+            bound: Some(bound),
+            beside: format!("{}; raw: `true` {}, through bash {}", times.spread(), shown(spawn), shown(shell)),
+        });
+    }
+    power.stop()?;
+    process.stop()
+}
