@@ -52,7 +52,9 @@ pub fn run(binary: &Path) -> anyhow::Result<Result> {
     if !nix::unistd::geteuid().is_root() {
         command.args(["--user", "--map-root-user"]);
     }
-    command.args(["--mount", "--propagation", "private"]).arg(std::env::current_exe()?);
+    // Not by its path: a build may have put another file there since this one was started.
+    let this = format!("/proc/{}/exe", std::process::id());
+    command.args(["--mount", "--propagation", "private"]).arg(this);
     command.arg(INNER).arg(binary);
     let output = command.stderr(std::process::Stdio::inherit()).output();
     let output = match output {
