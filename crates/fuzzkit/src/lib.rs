@@ -26,6 +26,7 @@ pub struct Target {
     package: &'static str,
     seeds: Vec<Vec<u8>>,
     cases: u64,
+    cases_max: u64,
 }
 
 /// What `FUZZ_CASES` says, or the number of cases of an ordinary run.
@@ -49,12 +50,17 @@ impl Target {
         files.sort();
         let seeds: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
         assert!(!seeds.is_empty(), "the corpus of {name} is empty");
-        Target { name, package, seeds, cases: 200 }
+        Target { name, package, seeds, cases: 200, cases_max: u64::MAX }
     }
 
     /// Cases in an ordinary run; `FUZZ_CASES` asks for more.
     pub fn cases(self, cases: u64) -> Target {
         Target { cases, ..self }
+    }
+
+    /// The most cases of any run, for targets that start a process for each.
+    pub fn at_most(self, cases_max: u64) -> Target {
+        Target { cases_max, ..self }
     }
 
     /// Another name than that of the corpus, for a second target that shares it.
@@ -83,7 +89,7 @@ impl Target {
                 self.checked(None, seed, &mut check);
             }
             let first = number("FIRST_SEED").unwrap_or(1);
-            for case in first..first + cases(self.cases) {
+            for case in first..first + cases(self.cases).min(self.cases_max) {
                 self.case(case, &make, &mut check);
                 done += 1;
             }

@@ -22,7 +22,13 @@ pub(crate) enum Kind {
 
 /// Every file of a diff, in its order.
 pub(crate) fn parse(text: &str) -> Result<Vec<FilePatch>, String> {
-    let mut reader = Reader { lines: text.split_inclusive('\n').collect(), at: 0, sections: vec![], executable: false };
+    let mut reader = Reader {
+        lines: text.split_inclusive('\n').collect(),
+        at: 0,
+        sections: vec![],
+        executable: false,
+        announced: None,
+    };
     reader.read()?;
     if reader.sections.is_empty() {
         return Err("the patch names no file: it must be a unified diff with lines --- a/path and +++ b/path".into());
@@ -36,6 +42,7 @@ impl FilePatch {
         let crlf = ends_in_crlf(before) && !self.text.contains("\r\n");
         let base = if crlf { without_cr(before) } else { before.to_vec() };
         let patch = Patch::from_bytes(self.text.as_bytes()).map_err(|error| format!("{}: {error}", self.path))?;
+        self.check_insertions(&base, &patch)?;
         let after = diffy::apply_bytes(&base, &patch).map_err(|error| {
             format!(
                 "{}: {error}: the lines it expects are not in the file. Read the file again and make the patch anew.",
@@ -43,6 +50,24 @@ impl FilePatch {
             )
         })?;
         Ok(if crlf { with_cr(&after) } else { after })
+    }
+}
+
+impl FilePatch {
+    /// A hunk that only adds lines has no context to be found by: its numbers alone say where, so they must agree.
+    fn check_insertions(&self, base: &[u8], patch: &Patch<'_, [u8]>) -> Result<(), String> {
+        let lines = base.split_inclusive(|byte| *byte == b'\n').count();
+        // How many lines the hunks before have added, modulo a number that no file reaches.
+        let mut added = 0usize;
+        for hunk in patch.hunks().iter().filter(|_| lines > 0) {
+            let (old, new) = (hunk.old_range(), hunk.new_range());
+            let agree = old.start() <= lines && new.start() == old.start().wrapping_add(1).wrapping_add(added);
+            if old.is_empty() && !agree {
+                return Err(format!("{}: a hunk without context needs exact line numbers; add context", self.path));
+            }
+            added = added.wrapping_add(new.len()).wrapping_sub(old.len());
+        }
+        Ok(())
     }
 }
 
@@ -92,6 +117,8 @@ struct Reader<'t> {
     sections: Vec<Section>,
     /// From the extended header of the file to come.
     executable: bool,
+    /// The line that says that a file is made or deleted, until the lines of that file come.
+    announced: Option<(usize, Kind)>,
 }
 
 impl Reader<'_> {
@@ -99,7 +126,7 @@ impl Reader<'_> {
         while let Some(line) = self.lines.get(self.at).copied() {
             let next_is_new = self.lines.get(self.at + 1).is_some_and(|next| next.starts_with("+++ "));
             if line.starts_with("--- ") && next_is_new {
-                self.file_header();
+                self.file_header()?;
             } else if line.starts_with("@@") {
                 self.hunk(line)?;
             } else {
@@ -107,13 +134,31 @@ impl Reader<'_> {
                 self.at += 1;
             }
         }
-        Ok(())
+        self.nothing_announced()
     }
 
-    fn file_header(&mut self) {
-        let text = self.lines[self.at..self.at + 2].iter().map(|line| with_newline(line)).collect();
+    /// A file without any lines has no hunks, so a diff can only announce it; nothing here makes or deletes one.
+    fn nothing_announced(&self) -> Result<(), String> {
+        match self.announced {
+            None => Ok(()),
+            Some((at, _)) => {
+                Err(format!("line {} of the patch: empty files are not made or deleted by a patch", at + 1))
+            }
+        }
+    }
+
+    fn file_header(&mut self) -> Result<(), String> {
+        let (old, new) = (self.lines[self.at], self.lines[self.at + 1]);
+        self.announced.take_if(|(_, kind)| match kind {
+            Kind::Create => old.starts_with("--- /dev/null"),
+            Kind::Delete => new.starts_with("+++ /dev/null"),
+            Kind::Modify => true,
+        });
+        self.nothing_announced()?;
+        let text = with_newline(old) + &with_newline(new);
         self.sections.push(Section { text, executable: std::mem::take(&mut self.executable) });
         self.at += 2;
+        Ok(())
     }
 
     /// A line between hunks: an extended header, or a sign that something is wrong.
@@ -128,7 +173,15 @@ impl Reader<'_> {
         if line.starts_with("GIT binary patch") || line.starts_with("Binary files ") {
             return bad("binary patches are not supported");
         }
+        if line.starts_with("diff --git ") {
+            self.nothing_announced()?;
+            self.executable = false;
+        }
+        if line.starts_with("deleted file mode ") {
+            self.announced = Some((self.at, Kind::Delete));
+        }
         if let Some(mode) = line.strip_prefix("new file mode ") {
+            self.announced = Some((self.at, Kind::Create));
             match mode.trim() {
                 "100644" => self.executable = false,
                 "100755" => self.executable = true,
@@ -261,6 +314,31 @@ mod tests {
         assert_eq!(applied(no_end, "one"), "1");
         let translated = no_end.replace("No newline at end of file", "Kein Zeilenumbruch am Dateiende.");
         assert_eq!(applied(&translated, "one"), "1");
+    }
+
+    #[test]
+    fn an_insertion_without_context_goes_where_its_numbers_say_or_nowhere() {
+        let insertion = |range: &str| format!("--- a/x\n+++ b/x\n@@ {range} @@\n+new\n");
+        for (range, after) in [("-0,0 +1", "new\n1\n2\n"), ("-1,0 +2", "1\nnew\n2\n"), ("-2,0 +3", "1\n2\nnew\n")] {
+            assert_eq!(applied(&insertion(range), "1\n2\n"), after, "{range}");
+        }
+        for range in ["-3,0 +4", "-110,0 +1", "-1,0 +1", "-0,0 +2"] {
+            let files = parse(&insertion(range)).unwrap();
+            assert!(files[0].apply(b"1\n2\n").unwrap_err().contains("exact line numbers"), "{range}");
+        }
+        let second = "--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n 1\n+a\n@@ -2,0 +4 @@\n+b\n";
+        assert_eq!(applied(second, "1\n2\n3\n"), "1\na\n2\nb\n3\n");
+    }
+
+    #[test]
+    fn an_empty_file_is_refused_and_not_passed_over() {
+        let other = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-one\n+1\n";
+        for mode in ["new file mode 100755\nindex 0..1", "deleted file mode 100644"] {
+            let announced = format!("diff --git a/e b/e\n{mode}\n");
+            refused(&format!("{announced}diff --git a/x b/x\n{other}"), "empty files");
+            refused(&format!("{other}{announced}"), "empty files");
+            refused(&format!("{announced}{other}"), "empty files");
+        }
     }
 
     #[test]

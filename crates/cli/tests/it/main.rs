@@ -3,6 +3,7 @@
 mod ask;
 mod background;
 mod demo;
+mod fuzz;
 mod growth;
 mod kill;
 mod random_kill;

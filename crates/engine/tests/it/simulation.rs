@@ -27,10 +27,10 @@ use life::Life;
 use world::Sum;
 
 /// How many lives the tests live through, unless `SEEDS` says otherwise. `SEED` picks one, `FIRST_SEED` where to begin;
-/// `STORY=1` shows all that a life that went wrong had written.
+/// `STORY=1` tells what happens, and all that a life that went wrong had written.
 const SEEDS: u64 = 300;
 /// They are shared between so many tests, which run side by side.
-const SHARES: u64 = 3;
+const SHARES: u64 = 6;
 /// Lives that go through places where something was wrong once: a cancel in the instant in which its turn starts work, an
 /// approval whose time is over while its turn waits for a budget.
 const KEPT: &[u64] = &[11, 63, 138, 285];
@@ -130,6 +130,21 @@ fn whatever_happens_the_promises_hold_2() {
 #[test]
 fn whatever_happens_the_promises_hold_3() {
     share(2);
+}
+
+#[test]
+fn whatever_happens_the_promises_hold_4() {
+    share(3);
+}
+
+#[test]
+fn whatever_happens_the_promises_hold_5() {
+    share(4);
+}
+
+#[test]
+fn whatever_happens_the_promises_hold_6() {
+    share(5);
 }
 
 #[test]

@@ -99,10 +99,12 @@ fn agrees_with_git(rig: &Rig, patch: &[u8], ours: &BTreeMap<String, Vec<u8>>) {
     if !patch.split(|byte| *byte == b'\n').all(plain) {
         return;
     }
-    let taken = git(&rig.workspace, &["apply", "-p1", "--whitespace=nowarn", "-"], patch).is_some();
+    let taken = git(&rig.workspace, &["apply", "-p1", "--unidiff-zero", "--whitespace=nowarn", "-"], patch).is_some();
     let theirs = files(&rig.workspace);
+    // Where nonsense follows the announcement of a new file, git makes an empty one; ours holds to the lines `---`, `+++`.
+    let nonsense = theirs.iter().any(|(name, bytes)| bytes.is_empty() && !ours.contains_key(name));
     // Keeping CRLF where the patch has LF is ours alone.
-    if taken && theirs.get(&crlf) == ours.get(&crlf) {
+    if taken && !nonsense && theirs.get(&crlf) == ours.get(&crlf) {
         let differing = ours.keys().chain(theirs.keys()).find(|name| ours.get(*name) != theirs.get(*name));
         let text = |files: &BTreeMap<String, Vec<u8>>, name: &String| {
             files.get(name).map(|bytes| String::from_utf8_lossy(bytes).into_owned())
@@ -179,4 +181,42 @@ fn ledger() {
         assert_eq!(sweep_leftovers(&ledger, "a mark that no process carries"), Vec::<String>::new());
         assert_eq!(fs::read_dir(&ledger).unwrap().count(), 0);
     });
+}
+
+/// What a supervisor is told on its pipe. Commands other than the one of the corpus are not given to it.
+#[test]
+fn supervisor() {
+    target!("supervisor").cases(40).at_most(2000).run(|input| {
+        if names_another_command(input) {
+            return;
+        }
+        let output = supervise(input);
+        assert!(output.status.code().is_some_and(|code| code != 101), "{:?}", output.status);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.lines().count() <= 1, "more than one report: {said}");
+        for report in said.lines() {
+            let report: Value = serde_json::from_str(report).unwrap();
+            assert!(report["exit"].is_object() || report["exit"].is_string(), "{report}");
+        }
+    });
+}
+
+fn names_another_command(input: &[u8]) -> bool {
+    let first = input.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    // Whatever could be taken for an order after all is not worth the risk.
+    let text = String::from_utf8_lossy(first);
+    !text.contains(r#""command":["true"]"#) && text.contains("command") || text.matches("command").count() > 1
+}
+
+fn supervise(input: &[u8]) -> std::process::Output {
+    use std::io::Write as _;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tenure-supervise"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // One that ends before it has read everything has refused; closing the pipe ends the others.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
 }

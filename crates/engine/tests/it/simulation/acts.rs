@@ -19,6 +19,7 @@ use super::{
     life::{Crash, Day, Disk, Life},
     readers::Reader,
     script,
+    world::tell,
 };
 
 const SESSIONS_MAX: usize = 3;
@@ -35,7 +36,11 @@ impl Life {
         match self.dice.roll(100) {
             0..=44 => self.ask(day, session).await,
             45..=59 => tokio::time::sleep(time(&mut self.dice)).await,
-            60..=67 => day.store.set(session, weather(&mut self.dice)),
+            60..=67 => {
+                let weather = weather(&mut self.dice);
+                tell(|| format!("-- {} of {session}: {weather:?}", day.clock.now()));
+                day.store.set(session, weather);
+            }
             68..=71 => self.harm_disk(),
             72..=86 => self.watch(day, session).await,
             87..=90 => self.look_up(day, session).await,
@@ -120,6 +125,7 @@ impl Life {
         let asked_at = day.clock.now();
         let issued =
             Issued { tag: tag.clone(), session, command: command.clone(), key: key.clone(), asked_at, answer: None };
+        tell(|| format!("-- {asked_at} {tag}: {command:?} {key:?}"));
         self.world.issue(issued);
         let (engine, world) = (day.engine.clone(), self.world.clone());
         let later = Duration::from_millis(self.dice.pick(&[0, 0, 0, 3]));
@@ -146,7 +152,9 @@ impl Life {
             [Point::LogWrite, Point::LogSync, Point::LogCut, Point::SpoolWrite, Point::FolderSync, Point::Other];
         let harm = self.dice.pick(&[Harm::Nothing, Harm::Half, Harm::All]);
         let fault = Fault::next(self.dice.pick(&points)).with(harm).after(self.dice.roll(4));
-        store.plan(fault.times(1 + self.dice.roll(2)));
+        let fault = fault.times(1 + self.dice.roll(2));
+        tell(|| format!("-- {fault:?}"));
+        store.plan(fault);
     }
 
     async fn watch(&mut self, day: &Day, session: SessionId) {

@@ -169,6 +169,7 @@ impl Record {
         faults.need(is_open, || format!("something is shown after event {head} of {turn}, which is not open"));
         for (delta, pos) in deltas.iter().zip(ends) {
             faults.need(delta.seq == head, || format!("a delta after event {head} says it follows {}", delta.seq));
+            // Behind damage that a power cut left in a spool, only those who watch at that time see what is written.
             let may_be_gone = self.open.as_ref().is_some_and(|open| open.torn);
             self.check_delta(delta, faults);
             let cursor = Cursor { seq: delta.seq, pos: *pos };

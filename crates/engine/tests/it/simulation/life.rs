@@ -18,7 +18,7 @@ use super::{
     readers::{Reader, json},
     script,
     work::{LifeModels, LifeTool},
-    world::{Sum, World},
+    world::{Sum, World, tell},
 };
 
 /// 2025-01-01.
@@ -183,6 +183,7 @@ impl Life {
 
     /// What is found by the next daemon, and when.
     fn fall(&mut self, crash: Crash) -> Result<(), String> {
+        tell(|| format!("-- {} {crash:?}", self.now));
         if let Disk::Faulty(store) = &self.disk {
             let found = match crash {
                 Crash::PowerCut(seed) => store.after_power_cut(seed),

@@ -40,23 +40,24 @@ impl Life {
     /// Everybody helps until nothing is left to do; then everything is looked at once more.
     pub async fn finish(&mut self, day: &Day) -> Result<(), String> {
         day.store.clear();
+        let mut quiet = false;
         for round in 0.. {
             let help = self.help();
             let rests = help.is_empty() && self.rests();
-            if rests {
+            // What lasts may still be on its way to the engine, and a command on its way to it: one more look.
+            if rests && quiet {
                 break;
             }
+            quiet = rests;
             if round > HELPED_MAX {
                 return Err(format!("no end comes: {}", self.what_is_open()));
             }
             let tasks = help.into_iter().map(|(session, wish)| self.send(day, session, wish)).collect();
             self.join(tasks).await;
-            tokio::time::sleep(Duration::from_millis(200 + 100 * round as u64)).await;
+            let pause = if rests { 2000 } else { 200 + 100 * round as u64 };
+            tokio::time::sleep(Duration::from_millis(pause)).await;
             self.look(day).await?;
         }
-        // What lasts may still be on its way to the engine.
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        self.look(day).await?;
         self.read_all(day).await;
         for session in self.sessions() {
             check_snapshot(&*day.store, &self.world, session).await;

@@ -103,6 +103,9 @@ pub struct Record {
     pub refused: bool,
     /// The disk refused something since the last decision; a crash may bring it to light.
     pub unsure: bool,
+    /// The last event before the last power cut. Of a delta up to there the disk may show what a write that failed had
+    /// left, in other pieces than were shown: the text is the same, the records need not be.
+    pub cut_at: u64,
     /// A power cut or the sweeper may have taken deltas.
     pub spools_lost: bool,
 }
@@ -133,6 +136,7 @@ impl Record {
             heard: 1,
             refused: false,
             unsure: false,
+            cut_at: 0,
             spools_lost: false,
         })
     }
@@ -169,6 +173,7 @@ impl Record {
     /// A power cut: what was shown of deltas may be gone, and the open turn's spool may be torn.
     pub fn lose_power(&mut self) {
         self.spools_lost = true;
+        self.cut_at = self.head();
         for item in self.items.iter_mut().filter(|item| item.delta.is_some()) {
             item.may_be_gone = true;
         }

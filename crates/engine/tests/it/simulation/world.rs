@@ -53,6 +53,13 @@ pub struct Known {
 #[derive(Default)]
 pub struct World(Mutex<Known>);
 
+/// Says what happens, as it happens, to whoever looks into one life.
+pub fn tell(what: impl FnOnce() -> String) {
+    if std::env::var_os("STORY").is_some() {
+        eprintln!("{}", what());
+    }
+}
+
 impl World {
     pub fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
