@@ -26,6 +26,7 @@ use crate::{
     ledger::{Entry, Recorded},
     order::{Exit, LINE_BYTES_MAX, Order, Report, STOP},
     output::Capture,
+    plain,
     process::{self, Process},
     sweep,
 };
@@ -47,6 +48,8 @@ pub(crate) struct Commands {
     mark: String,
     namespaces: bool,
     shell: &'static str,
+    /// The environment gives a shell nothing but variables.
+    ordinary: bool,
 }
 
 /// Starts supervisors. Most of what a short command costs is the start of its supervisor, so while commands come one
@@ -83,6 +86,7 @@ impl Commands {
     pub(crate) fn new(config: &ToolsConfig) -> Self {
         let environment = config.scrubbed_environment();
         let shell = if has_program(&environment, "bash") { "bash" } else { "sh" };
+        let ordinary = plain::is_ordinary(&environment);
         let launcher = Launcher {
             program: config.supervisor.clone(),
             arguments: config.supervisor_args.clone(),
@@ -94,6 +98,7 @@ impl Commands {
             ledger: config.ledger.clone(),
             mark: config.mark.clone(),
             shell,
+            ordinary,
             namespaces: config.namespaces,
         }
     }
@@ -121,7 +126,8 @@ impl Commands {
             }
         };
         let order = Order {
-            command: vec![self.shell.into(), "-c".into(), job.line.into()],
+            command: [self.shell, "-c", "--", job.line].map(String::from).to_vec(),
+            without_shell: if self.ordinary { plain::words(job.line).unwrap_or_default() } else { vec![] },
             folder: job.workspace.to_owned(),
             call_id: job.call_id.to_string(),
             timeout_ms: u64::try_from(job.timeout.as_millis()).unwrap_or(u64::MAX),

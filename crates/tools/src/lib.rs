@@ -9,6 +9,7 @@ mod ledger;
 mod order;
 mod output;
 mod patch;
+mod plain;
 mod process;
 mod read_file;
 mod registry;

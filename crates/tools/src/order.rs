@@ -10,6 +10,10 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Order {
     /// The program and its arguments.
     pub(crate) command: Vec<String>,
+    /// Tried first where it is not empty: what `command`, a shell, would only run. If it cannot be started, the shell is
+    /// left to say so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) without_shell: Vec<String>,
     /// Where it runs.
     pub(crate) folder: PathBuf,
     /// What marks its processes as those of this call.

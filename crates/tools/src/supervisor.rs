@@ -28,7 +28,7 @@ use crate::{
     STOP_GRACE, STOP_LIMIT,
     order::{Exit, Order, Report, STOP},
 };
-use child::Child;
+use child::{Child, Namespace};
 use lines::Lines;
 
 /// The argument by which the daemon's binary is told to be a supervisor.
@@ -64,6 +64,7 @@ fn failed(why: String) -> Report {
 struct Supervisor {
     control: Lines,
     signals: SignalFd,
+    namespace: Option<Namespace>,
 }
 
 /// Why everything is being ended.
@@ -94,13 +95,17 @@ impl Supervisor {
             .map_err(|error| error.to_string())?;
         let control = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
         let mut control = Lines::new(control);
-        let Some(line) = control.wait_for_line()? else { return Ok(None) };
+        let namespace = Namespace::prepare();
+        let Some(line) = control.wait_for_line()? else {
+            namespace.into_iter().for_each(Namespace::discard);
+            return Ok(None);
+        };
         let order = serde_json::from_str(&line).map_err(|error| format!("bad order: {error}"))?;
-        Ok(Some((Self { control, signals }, order)))
+        Ok(Some((Self { control, signals, namespace }, order)))
     }
 
     fn run(mut self, order: &Order) {
-        let mut child = match Child::start(order) {
+        let mut child = match Child::start(order, self.namespace.take()) {
             Ok(child) => child,
             Err(why) => return tell(&failed(why)),
         };

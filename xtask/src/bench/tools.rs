@@ -19,20 +19,23 @@ const SYNCS: f64 = 2.0;
 const PROGRAM: &str = "/bin/true";
 
 pub fn measure(stand: &Stand, report: &mut Report) -> Result<()> {
-    let call = json!({ "do": [{ "call": { "name": "shell", "input": { "command": PROGRAM } } }] });
-    let mut steps: Vec<Value> = vec![call; CALLS];
-    steps.push(json!({ "do": [{ "text": "Done." }] }));
-    let model = stand.model("tools-model", &Value::Array(steps))?;
+    let bare = model(stand, "tools-model", PROGRAM)?;
+    // The comment makes it a line for a shell.
+    let shelled = model(stand, "shell-model", &format!("{PROGRAM} #"))?;
     let (mut spawns, mut shells, mut syncs) = (Times::default(), Times::default(), Times::default());
-    let mut each = [(Durability::Power, Times::default()), (Durability::Process, Times::default())];
+    let mut each = [
+        (Durability::Power, &bare, Times::default()),
+        (Durability::Process, &bare, Times::default()),
+        (Durability::Process, &shelled, Times::default()),
+    ];
     let mut appender = Appender::new(&stand.path("tools-raw"))?;
     let power = stand.start("tools-power", Durability::Power)?;
     let process = stand.start("tools-process", Durability::Process)?;
     for _ in 0..stand.rounds(8, 3) {
-        for (durability, times) in &mut each {
+        for (durability, model, times) in &mut each {
             let served = if *durability == Durability::Power { &power } else { &process };
             let mut client = served.client()?;
-            let session = client.create(&stand.session_body(&model))?;
+            let session = client.create(&stand.session_body(model))?;
             let mut follow = client.follow(&session)?;
             let took = client.turn(&mut follow, &session, "Work.")?.done;
             let shown = client.ask("GET", &format!("/v1/sessions/{session}"), None)?;
@@ -54,23 +57,31 @@ pub fn measure(stand: &Stand, report: &mut Report) -> Result<()> {
         bound: None,
         beside: format!("the same through `bash -c`: {} ms", shown(shell)),
     });
-    for (durability, times) in each {
-        let (key, bound) = match durability {
-            Durability::Power => {
-                let words = format!("4 + 2 × {} raw sync", shown(sync));
-                ("tool_power", Bound::below_with(CALL_MS + SYNCS * sync, &words))
-            }
-            Durability::Process => ("tool_process", Bound::below(CALL_MS)),
-        };
+    let [(_, _, in_power), (_, _, in_process), (_, _, with_shell)] = each;
+    let within = Bound::below_with(CALL_MS + SYNCS * sync, &format!("4 + 2 × {} raw sync", shown(sync)));
+    let rows = [
+        ("tool_power", "durability power", in_power, Some(within)),
+        ("tool_process", "durability process", in_process, Some(Bound::below(CALL_MS))),
+        ("tool_shell", "durability process, a line that needs the shell", with_shell, None),
+    ];
+    for (key, what, times, bound) in rows {
         report.add(Row {
             key,
-            what: format!("tool call in a 50-call turn, durability {}", durability.name()),
+            what: format!("tool call in a 50-call turn, {what}"),
             value: times.median(),
             unit: "ms",
-            bound: Some(bound),
+            bound,
             beside: format!("{}; raw: `true` {}, through bash {}", times.spread(), shown(spawn), shown(shell)),
         });
     }
     power.stop()?;
     process.stop()
+}
+
+/// A model that asks for the same command again and again.
+fn model(stand: &Stand, name: &str, command: &str) -> Result<String> {
+    let call = json!({ "do": [{ "call": { "name": "shell", "input": { "command": command } } }] });
+    let mut steps: Vec<Value> = vec![call; CALLS];
+    steps.push(json!({ "do": [{ "text": "Done." }] }));
+    stand.model(name, &Value::Array(steps))
 }

@@ -1,6 +1,7 @@
 //! The command and all that comes from it, with or without a pid namespace around. It never signals anything else.
 
 use std::{
+    io::Write as _,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::process::CommandExt,
@@ -43,10 +44,83 @@ enum Kind {
     Plain { command: Pid },
 }
 
+/// A pid namespace in which nothing runs yet but its first process, made before it is known what for: that takes longer
+/// than the start of a command in it.
+pub(super) struct Namespace {
+    init: Pid,
+    orders: OwnedFd,
+    reports: Lines,
+}
+
+impl Namespace {
+    /// `None`: a namespace cannot be had here.
+    pub(super) fn prepare() -> Option<Self> {
+        let user = if unistd::geteuid().is_root() { CloneFlags::empty() } else { CloneFlags::CLONE_NEWUSER };
+        let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).ok();
+        let (theirs, orders) = pipe()?;
+        let (reports, to_us) = pipe()?;
+        let mut stack = vec![0; INIT_STACK_BYTES];
+        let ids = (unistd::geteuid(), unistd::getegid());
+        let mut ends = Some((theirs, orders, reports, to_us));
+        let started = {
+            let ends = &mut ends;
+            let main = Box::new(move || match ends.take() {
+                Some((theirs, orders, reports, to_us)) => {
+                    drop((orders, reports));
+                    init::main(Lines::new(theirs), &to_us, (!user.is_empty()).then_some(ids))
+                }
+                None => 1,
+            });
+            // SAFETY: this process has one thread, so the copy that `clone` makes without sharing memory may do all
+            // that a fresh fork may, and the stack it runs on is part of that copy and large enough.
+            unsafe { clone(main, &mut stack, CloneFlags::CLONE_NEWPID | user, Some(Signal::SIGCHLD as i32)) }
+        };
+        let (Ok(init), Some((_, orders, reports, _))) = (started, ends) else { return None };
+        Some(Self { init, orders, reports: Lines::new(reports) })
+    }
+
+    /// `None`: the namespace is of no use, and the command was not started.
+    fn start(mut self, order: &Order) -> Result<Option<Child>, String> {
+        let line = serde_json::to_string(order).unwrap_or_default() + "\n";
+        let told = std::fs::File::from(self.orders).write_all(line.as_bytes());
+        let word = match told {
+            Ok(()) => self.reports.wait_for_line()?,
+            // It is gone already.
+            Err(_) => None,
+        };
+        match word.as_deref().map(init::Word::parse) {
+            Some(init::Word::Started) => {
+                let kind = Kind::Namespaced { init: self.init, reports: self.reports };
+                Ok(Some(Child { kind, exit: None, alone: false }))
+            }
+            Some(init::Word::CannotStart(why)) => {
+                reap_one(self.init);
+                Err(why)
+            }
+            _ => {
+                reap_one(self.init);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Its first process ends when the pipe is closed.
+    pub(super) fn discard(self) {
+        drop(self.orders);
+        reap_one(self.init);
+    }
+}
+
 impl Child {
-    /// Starts the command, in a namespace where that is wanted and allowed.
-    pub(super) fn start(order: &Order) -> Result<Self, String> {
-        let namespaced = if order.namespaces { Self::start_namespaced(order)? } else { None };
+    /// Starts the command, in the namespace where that is wanted.
+    pub(super) fn start(order: &Order, namespace: Option<Namespace>) -> Result<Self, String> {
+        let namespaced = match namespace {
+            Some(namespace) if order.namespaces => namespace.start(order)?,
+            other => {
+                other.into_iter().for_each(Namespace::discard);
+                None
+            }
+        };
         let child = match namespaced {
             Some(child) => child,
             None => Self::start_plain(order)?,
@@ -55,61 +129,24 @@ impl Child {
         Ok(child)
     }
 
-    /// `None`: a namespace cannot be had here. An error: it can, but the command cannot be started.
-    fn start_namespaced(order: &Order) -> Result<Option<Self>, String> {
-        let user = if unistd::geteuid().is_root() { CloneFlags::empty() } else { CloneFlags::CLONE_NEWUSER };
-        let flags = CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS | user;
-        let Ok((reader, writer)) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC) else { return Ok(None) };
-        let mut stack = vec![0; INIT_STACK_BYTES];
-        let ids = (unistd::geteuid(), unistd::getegid());
-        let mut ends: Option<(OwnedFd, OwnedFd)> = Some((reader, writer));
-        let started = {
-            let ends = &mut ends;
-            let main = Box::new(move || match ends.take() {
-                Some((reader, writer)) => {
-                    drop(reader);
-                    init::main(order, &writer, (!user.is_empty()).then_some(ids))
-                }
-                None => 1,
-            });
-            // SAFETY: this process has one thread, so the copy that `clone` makes without sharing memory may do all
-            // that a fresh fork may, and the stack it runs on is part of that copy and large enough.
-            unsafe { clone(main, &mut stack, flags, Some(Signal::SIGCHLD as i32)) }
-        };
-        let (Ok(init), Some((reader, writer))) = (started, ends) else { return Ok(None) };
-        drop(writer);
-        let mut reports = Lines::new(reader);
-        match reports.wait_for_line()?.as_deref().map(init::Word::parse) {
-            Some(init::Word::Started) => {
-                Ok(Some(Self { kind: Kind::Namespaced { init, reports }, exit: None, alone: false }))
-            }
-            Some(init::Word::CannotStart(why)) => {
-                reap_one(init);
-                Err(why)
-            }
-            _ => {
-                reap_one(init);
-                Ok(None)
-            }
-        }
-    }
-
     fn start_plain(order: &Order) -> Result<Self, String> {
         let supervisor = unistd::getpid();
-        let mut command = command_of(order)?;
-        // SAFETY: both calls are plain system calls, which a child may make between fork and exec.
-        unsafe {
-            command.pre_exec(move || {
-                // Should we be killed, the command at least goes with us.
-                prctl::set_pdeathsig(Signal::SIGKILL)?;
-                match unistd::getppid() == supervisor {
-                    true => Ok(()),
-                    false => Err(std::io::ErrorKind::BrokenPipe.into()),
-                }
-            });
-        }
-        let child = command.spawn().map_err(|error| cannot_start(order, &error))?;
-        Ok(Self { kind: Kind::Plain { command: Pid::from_raw(child.id() as i32) }, exit: None, alone: false })
+        let command = spawn(order, |command| {
+            // SAFETY: all of them are plain system calls, which a child may make between fork and exec.
+            unsafe {
+                command.pre_exec(move || {
+                    // The signals that we take from a pipe are blocked here; the command must hear them.
+                    SigSet::empty().thread_set_mask()?;
+                    // Should we be killed, the command at least goes with us.
+                    prctl::set_pdeathsig(Signal::SIGKILL)?;
+                    match unistd::getppid() == supervisor {
+                        true => Ok(()),
+                        false => Err(std::io::ErrorKind::BrokenPipe.into()),
+                    }
+                });
+            }
+        })?;
+        Ok(Self { kind: Kind::Plain { command }, exit: None, alone: false })
     }
 
     pub(super) fn is_namespaced(&self) -> bool {
@@ -213,25 +250,27 @@ impl Child {
     }
 }
 
-/// The command on this process's output, with nothing to read.
-pub(super) fn command_of(order: &Order) -> Result<Command, String> {
-    let (program, arguments) = order.command.split_first().ok_or("the order names no command")?;
-    let output = || std::io::stdout().as_fd().try_clone_to_owned().map(Stdio::from);
-    let (out, err) = (output(), output());
-    let (Ok(out), Ok(err)) = (out, err) else { return Err("the output pipe cannot be handed on".into()) };
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(out).stderr(err);
-    command.current_dir(&order.folder).env(CALL_VARIABLE, &order.call_id);
-    // SAFETY: one plain system call, which a child may make between fork and exec.
-    unsafe {
-        // The signals that we take from a pipe are blocked here; the command must hear them.
-        command.pre_exec(|| Ok(SigSet::empty().thread_set_mask()?));
+/// Starts what was ordered on this process's output, with nothing to read.
+pub(super) fn spawn(order: &Order, prepare: impl Fn(&mut Command)) -> Result<Pid, String> {
+    let mut failure = "the order names no command".to_owned();
+    for words in [&order.without_shell, &order.command] {
+        let Some((program, arguments)) = words.split_first() else { continue };
+        let output = || std::io::stdout().as_fd().try_clone_to_owned().map(Stdio::from);
+        let (Ok(out), Ok(err)) = (output(), output()) else {
+            return Err("the output pipe cannot be handed on".into());
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(out).stderr(err);
+        command.current_dir(&order.folder).env(CALL_VARIABLE, &order.call_id);
+        // As a shell does it; ours may be the daemon's.
+        command.env("PWD", order.folder.canonicalize().as_ref().unwrap_or(&order.folder));
+        prepare(&mut command);
+        match command.spawn() {
+            Ok(child) => return Ok(Pid::from_raw(child.id() as i32)),
+            Err(error) => failure = format!("{program} cannot be started: {error}"),
+        }
     }
-    Ok(command)
-}
-
-pub(super) fn cannot_start(order: &Order, error: &std::io::Error) -> String {
-    format!("{} cannot be started: {error}", order.command.first().map_or("the command", String::as_str))
+    Err(failure)
 }
 
 /// Lets go of the output pipe, so that its reader sees the end when the command's processes are gone.

@@ -6,15 +6,19 @@ use std::{fs, os::fd::OwnedFd};
 use nix::{
     errno::Errno,
     mount::{MsFlags, mount},
+    sched::{CloneFlags, unshare},
     sys::{
         prctl,
-        signal::Signal,
+        signal::{SigSet, Signal},
         wait::{WaitPidFlag, WaitStatus, wait, waitpid},
     },
-    unistd::{self, Gid, Pid, Uid},
+    unistd::{self, Gid, Uid},
 };
 
-use super::child::{cannot_start, command_of, exit_of, release_output};
+use super::{
+    child::{exit_of, release_output, spawn},
+    lines::Lines,
+};
 use crate::order::{Exit, Order};
 
 /// What it tells the supervisor, a line each.
@@ -55,17 +59,22 @@ impl Word {
     }
 }
 
-/// Runs as the first process of fresh namespaces. `ids`: whose ids to keep, where a user namespace came with them.
-pub(super) fn main(order: &Order, supervisor: &OwnedFd, ids: Option<(Uid, Gid)>) -> isize {
+/// Runs as the first process of a fresh pid namespace and waits for the order. `ids`: whose ids to keep, where a user
+/// namespace came with it.
+pub(super) fn main(mut orders: Lines, supervisor: &OwnedFd, ids: Option<(Uid, Gid)>) -> isize {
     let tell = |word: Word| unistd::write(supervisor, word.line().as_bytes());
-    if set_up(ids).is_err() {
-        let _ = tell(Word::NoNamespace);
-        return 1;
-    }
-    let spawned =
-        command_of(order).and_then(|mut command| command.spawn().map_err(|error| cannot_start(order, &error)));
-    let command = match spawned {
-        Ok(child) => Pid::from_raw(child.id() as i32),
+    let prepared = prepare(ids);
+    // None: there is no need of us.
+    let Ok(Some(line)) = orders.wait_for_line() else { return 0 };
+    let order: Order = match (prepared.and_then(|()| own_mounts()), serde_json::from_str(&line)) {
+        (Ok(()), Ok(order)) => order,
+        _ => {
+            let _ = tell(Word::NoNamespace);
+            return 1;
+        }
+    };
+    let command = match spawn(&order, |_| ()) {
+        Ok(command) => command,
         Err(why) => {
             let _ = tell(Word::CannotStart(why));
             return 1;
@@ -103,13 +112,22 @@ fn is_empty() -> bool {
     }
 }
 
-fn set_up(ids: Option<(Uid, Gid)>) -> std::io::Result<()> {
+fn prepare(ids: Option<(Uid, Gid)>) -> std::io::Result<()> {
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     if let Some((user, group)) = ids {
         fs::write("/proc/self/setgroups", "deny")?;
         fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
         fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
     }
+    // The command inherits it. To this process itself, as the first of its namespace, only a kill is a signal.
+    SigSet::empty().thread_set_mask()?;
+    Ok(())
+}
+
+/// Taken when the order is there and not before: what is mounted meanwhile must be seen, and what is unmounted meanwhile
+/// must not be held.
+fn own_mounts() -> std::io::Result<()> {
+    unshare(CloneFlags::CLONE_NEWNS)?;
     // Private first: what is mounted here must not show anywhere else.
     let none = None::<&str>;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;

@@ -18,6 +18,7 @@ both_modes! {
     output_and_exit_code
     a_failing_command_is_a_result
     a_signal_is_named
+    a_plain_line_does_what_a_shell_would_do_with_it
     a_time_out_ends_it
     a_flood_is_bounded
     a_background_child_does_not_hold_the_call
@@ -77,6 +78,60 @@ async fn a_signal_is_named(rig: Rig) {
     let expected = json!({"exit_code": null, "signal": 9, "timed_out": false, "duration_ms": null});
     assert_eq!(detail(&invoked), expected);
     assert_eq!(text(&invoked), "(no output)\n[ended by signal 9]");
+}
+
+/// The comment makes it a line for a shell.
+async fn a_plain_line_does_what_a_shell_would_do_with_it(rig: Rig) {
+    use std::os::unix::fs::PermissionsExt as _;
+    for (name, content) in
+        [("script", "#!/bin/sh\necho $# $1 $PWD; exit 7"), ("bare", "echo bare $1"), ("dies", "#!/bin/sh\nkill -9 $$")]
+    {
+        let path = rig.workspace.join(name);
+        std::fs::write(&path, content).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    std::fs::create_dir(rig.workspace.join("folder")).unwrap();
+    for line in [
+        "/bin/true",
+        "/bin/false",
+        "false",
+        "true",
+        "uname -s",
+        "  cat   script  bare ",
+        "cat missing",
+        "/bin/pwd",
+        "pwd",
+        "./script a b=c",
+        "./bare one",
+        "bare",
+        "./dies",
+        "./folder",
+        "folder",
+        "./missing",
+        "no-such-program-here --x",
+        "env",
+        "cat /proc/self/comm",
+        "cat /proc/self/cmdline",
+        "sh ./script 1",
+        "-x",
+        "test -d folder",
+        "grep SigBlk /proc/self/status",
+        "grep SigIgn /proc/self/status",
+    ] {
+        let (bare, shell) = (run(&rig, line).await, run(&rig, &format!("{line} #")).await);
+        // A shell also says which program it ran last and how deep it was.
+        let said = |invoked: &Invoked| {
+            let text = text(invoked);
+            let kept: Vec<_> =
+                text.lines().filter(|line| !line.starts_with("_=") && !line.starts_with("SHLVL=")).collect();
+            let mut kept = kept.into_iter().map(str::to_owned).collect::<Vec<_>>();
+            if line == "env" {
+                kept.sort();
+            }
+            kept
+        };
+        assert_eq!((said(&bare), detail(&bare)), (said(&shell), detail(&shell)), "{line}");
+    }
 }
 
 async fn a_time_out_ends_it(rig: Rig) {
