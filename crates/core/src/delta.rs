@@ -1,10 +1,12 @@
 //! Deltas: fragments of an output under way. They go to the turn's spool, never to the log.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeStruct};
 
 use crate::{
     ids::{CallId, SessionId, TurnId},
-    time::Timestamp,
+    time::{TIMESTAMP_MS_MAX, Timestamp},
 };
 
 /// Which output a delta belongs to. Deltas of different streams are never merged.
@@ -58,7 +60,7 @@ impl Serialize for Stream {
 
 impl<'de> Deserialize<'de> for Stream {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(d)?;
+        let text = Cow::<'de, str>::deserialize(d)?;
         match &*text {
             "text" => Ok(Stream::Text),
             "think" => Ok(Stream::Thinking),
@@ -70,40 +72,57 @@ impl<'de> Deserialize<'de> for Stream {
     }
 }
 
-/// One record of a spool: lean names, and what is usual is left out, because there are many of them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A fragment of an output, as it is kept in the turn's spool.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delta {
     /// The last numbered event before it.
-    #[serde(rename = "s")]
     pub seq: u64,
-    #[serde(rename = "m", with = "ms")]
     pub ts: Timestamp,
-    #[serde(rename = "t", default = "first", skip_serializing_if = "is_first")]
     pub step: u32,
-    #[serde(rename = "a", default = "first", skip_serializing_if = "is_first")]
     pub attempt: u32,
-    #[serde(rename = "k", default, skip_serializing_if = "Stream::is_text")]
     pub stream: Stream,
     /// Bytes of this stream before this record.
-    #[serde(rename = "o")]
     pub offset: u64,
-    #[serde(rename = "d")]
     pub text: String,
 }
 
-mod ms {
-    use super::*;
-
-    pub fn serialize<S: Serializer>(at: &Timestamp, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_u64(at.ms())
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Timestamp, D::Error> {
-        u64::deserialize(d).map(Timestamp::from_ms)
-    }
+/// A delta as a line of its turn's spool: lean names, and what is usual is left out, because there are many of them.
+#[derive(Serialize, Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "s")]
+    seq: u64,
+    /// Milliseconds since the turn's id was made, less than none if a clock was set back.
+    #[serde(rename = "m")]
+    ms: i64,
+    #[serde(rename = "t", default = "first", skip_serializing_if = "is_first")]
+    step: u32,
+    #[serde(rename = "a", default = "first", skip_serializing_if = "is_first")]
+    attempt: u32,
+    #[serde(rename = "k", default, skip_serializing_if = "Stream::is_text")]
+    stream: Stream,
+    #[serde(rename = "o")]
+    offset: u64,
+    #[serde(rename = "d", borrow)]
+    text: Cow<'a, str>,
 }
 
 impl Delta {
+    /// The line for the turn's spool, without its end.
+    pub fn to_line(&self, turn: TurnId) -> serde_json::Result<Vec<u8>> {
+        let Delta { seq, ts, step, attempt, stream, offset, ref text } = *self;
+        // The times of all clocks are far below the limit, and so is their difference.
+        let ms = ts.ms() as i64 - turn.ulid().timestamp_ms() as i64;
+        serde_json::to_vec(&Line { seq, ms, step, attempt, stream, offset, text: text.into() })
+    }
+
+    /// What `to_line` made for the same turn.
+    pub fn from_line(line: &[u8], turn: TurnId) -> serde_json::Result<Self> {
+        let Line { seq, ms, step, attempt, stream, offset, text } = serde_json::from_slice(line)?;
+        let ms = turn.ulid().timestamp_ms().checked_add_signed(ms).filter(|ms| *ms <= TIMESTAMP_MS_MAX);
+        let ms = ms.ok_or_else(|| de::Error::custom("no such time"))?;
+        Ok(Self { seq, ts: Timestamp::from_ms(ms), step, attempt, stream, offset, text: text.into_owned() })
+    }
+
     /// Whether `next` can be joined to this one without changing what a reader sees.
     pub fn takes(&self, next: &Delta) -> bool {
         self.seq == next.seq
@@ -161,20 +180,29 @@ impl Serialize for WireData<'_> {
 
 #[cfg(test)]
 mod tests {
+    use ulid::Ulid;
+
     use super::*;
 
     #[test]
     fn what_is_usual_is_left_out_and_may_stand_there() {
-        let (seq, ts) = (7, Timestamp::from_ms(5));
+        let turn = TurnId::new(Ulid::from_parts(1_700_000_000_000, 7));
+        let (seq, ts) = (7, Timestamp::from_ms(1_700_000_000_005));
         let usual = Delta { seq, ts, step: 1, attempt: 1, stream: Stream::Text, offset: 3, text: "a".into() };
         let other = Delta { step: 2, attempt: 3, stream: Stream::Thinking, ..usual.clone() };
+        let early = Delta { ts: Timestamp::from_ms(1_699_999_999_999), text: "\n\u{e4}".into(), ..usual.clone() };
         let usual_json = r#"{"s":7,"m":5,"o":3,"d":"a"}"#;
         let other_json = r#"{"s":7,"m":5,"t":2,"a":3,"k":"think","o":3,"d":"a"}"#;
-        for (delta, json) in [(&usual, usual_json), (&other, other_json)] {
-            assert_eq!(serde_json::to_string(delta).unwrap(), json);
-            assert_eq!(&serde_json::from_str::<Delta>(json).unwrap(), delta);
+        let early_json = "{\"s\":7,\"m\":-1,\"o\":3,\"d\":\"\\n\u{e4}\"}";
+        for (delta, json) in [(&usual, usual_json), (&other, other_json), (&early, early_json)] {
+            assert_eq!(String::from_utf8(delta.to_line(turn).unwrap()).unwrap(), json);
+            assert_eq!(&Delta::from_line(json.as_bytes(), turn).unwrap(), delta);
         }
         let in_full = r#"{"s":7,"m":5,"t":1,"a":1,"k":"text","o":3,"d":"a"}"#;
-        assert_eq!(serde_json::from_str::<Delta>(in_full).unwrap(), usual);
+        assert_eq!(Delta::from_line(in_full.as_bytes(), turn).unwrap(), usual);
+        for no_time in [i64::MIN, -1_700_000_000_001, i64::MAX] {
+            let json = format!(r#"{{"s":7,"m":{no_time},"o":3,"d":"a"}}"#);
+            assert!(Delta::from_line(json.as_bytes(), turn).is_err());
+        }
     }
 }

@@ -8,7 +8,7 @@ use ulid::Ulid;
 use crate::ids::{CallId, MessageId, SessionId, TurnId};
 
 /// The last instant that RFC 3339 can tell here (late in the year 9999): what is later could not be read back.
-const TIMESTAMP_MS_MAX: u64 = 253_402_207_200_000;
+pub(crate) const TIMESTAMP_MS_MAX: u64 = 253_402_207_200_000;
 
 /// Milliseconds since 1970, in UTC; RFC 3339 on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

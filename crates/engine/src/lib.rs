@@ -365,7 +365,7 @@ impl Engine {
             true => self.post(session, |reply| Mail::Turn { turn, reply }).await??,
             false => {
                 let (state, ..) = load::state(store, session).await?;
-                let record = load::record(store, session, turn).await?;
+                let record = load::record(store, &state, turn).await?;
                 record.map(|mut record| {
                     record.refresh(&state);
                     record

@@ -63,14 +63,28 @@ pub(crate) async fn transcript(store: &dyn Store, state: &Session) -> Result<Tra
     Ok(transcript)
 }
 
-/// A turn's record: as it was put down if nothing can have come since, or brought up to the log's end.
-pub(crate) async fn record(store: &dyn Store, id: SessionId, turn: TurnId) -> Result<Option<TurnRecord>, Error> {
-    let kept = store.turn_get(id, turn).await?;
+/// A turn's record: as it was put down if nothing can have come since, or brought up to the log's end, or made from
+/// the part of the log in which the turn is.
+pub(crate) async fn record(store: &dyn Store, state: &Session, turn: TurnId) -> Result<Option<TurnRecord>, Error> {
+    let kept = store.turn_get(state.id, turn).await?;
     let kept = kept.and_then(|bytes| serde_json::from_slice::<TurnRecord>(&bytes).ok());
     match kept.filter(|record| record.id == turn) {
         Some(record) if record.status.is_settled() => Ok(Some(record)),
-        kept => TurnRecord::from_log(store, id, turn, kept).await,
+        kept => {
+            let after = kept.as_ref().map_or_else(|| before(state, turn), |record| record.seq);
+            TurnRecord::from_log(store, state.id, turn, after, kept).await
+        }
     }
+}
+
+/// A number before all events of the turn, as late as the state can tell.
+fn before(state: &Session, turn: TurnId) -> u64 {
+    let open = state.turn.iter().map(|open| (open.id, &open.messages));
+    let queued = state.queue.iter().map(|queued| (queued.id, &queued.messages));
+    let settled = state.settled.iter().map(|settled| (settled.id, &settled.messages));
+    let messages = open.chain(queued).chain(settled).find(|(id, _)| *id == turn).map(|(_, messages)| messages);
+    // A turn comes after the message it was made for.
+    messages.and_then(|messages| messages.iter().map(|message| message.seq).min()).unwrap_or(0)
 }
 
 /// What clients were shown of the step that a crash cut, and how long each of its streams is.

@@ -34,7 +34,7 @@ pub struct TurnRecord {
     pub error: Option<TurnError>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verification: Option<Verification>,
-    /// Left out of the file while nothing was spent: every turn's record is written once before it was.
+    /// Left out of the file while nothing was spent.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub spent: Spent,
     pub cost_micro_usd: Option<MicroUsd>,
@@ -172,15 +172,16 @@ impl TurnRecord {
         }
     }
 
-    /// Brings a kept record up to the log's end, or makes it from the log alone; in bounded memory.
+    /// Brings a kept record up to the log's end, or makes it from the log alone; in bounded memory. `after`: none of the
+    /// turn's events that the record does not hold is before this one.
     pub(crate) async fn from_log(
         store: &dyn Store,
         session: SessionId,
         turn: TurnId,
+        mut after: u64,
         kept: Option<TurnRecord>,
     ) -> Result<Option<TurnRecord>, Error> {
         let name = turn.to_string();
-        let mut after = kept.as_ref().map_or(0, |record| record.seq);
         let mut record = kept;
         loop {
             let page = store.read(session, after, Limit::default()).await?;

@@ -194,7 +194,7 @@ impl Store for MemoryStore {
         spool.closed_at = None;
         let mut ends = Vec::with_capacity(deltas.len());
         for delta in deltas {
-            let line = serde_json::to_vec(delta).map_err(|error| Error::Other(error.to_string()))?;
+            let line = delta.to_line(turn).map_err(|error| Error::Other(error.to_string()))?;
             let pos = spool.records.last().map_or(0, |record| record.pos) + line.len() as u64 + 1;
             spool.records.push(SpoolRecord { pos, delta: delta.clone() });
             ends.push(pos);

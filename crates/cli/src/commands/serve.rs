@@ -41,6 +41,8 @@ const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Sessions wait far more than they work.
 const WORKERS_MAX: usize = 4;
+/// Threads that wait for the disk; more than the disk takes at once, and far fewer than there may be watchers.
+const BLOCKING_MAX: usize = 128;
 /// How often a background daemon looks whether anybody needs it, at least.
 const IDLE_LOOK_MAX: Duration = Duration::from_secs(5);
 /// Running supervisors are recorded here, in the data folder.
@@ -93,8 +95,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
     }
     let settings = settle(arguments, config::read(&context.data)?)?;
     raise_file_limit();
+    hear_signals();
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, WORKERS_MAX);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(workers).max_blocking_threads(BLOCKING_MAX).enable_all().build()?;
     let done = runtime.block_on(serve(context, settings));
     runtime.shutdown_background();
     done
@@ -306,6 +310,13 @@ async fn stop_when_idle(stop: CancellationToken, data: PathBuf, engine: Engine, 
 }
 
 /// Every connection and open log is a file to the system; the usual limit is below ours.
+/// Whoever started us may have blocked the signals that are to end us, and that is inherited.
+fn hear_signals() {
+    if let Err(error) = nix::sys::signal::SigSet::empty().thread_set_mask() {
+        tracing::debug!("signals stay blocked: {error}");
+    }
+}
+
 fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

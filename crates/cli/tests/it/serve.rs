@@ -82,6 +82,24 @@ fn a_mistake_in_the_configuration_is_named_with_file_and_line() {
 }
 
 #[tokio::test]
+async fn signals_that_the_parent_blocked_end_it_all_the_same() {
+    use std::os::unix::process::CommandExt as _;
+    let folder = Folder::new();
+    let data = folder.data();
+    let mut command = folder.command(&["serve", "--json", "--listen", "127.0.0.1:0"]);
+    // SAFETY: one plain system call, which a child may make between fork and exec.
+    unsafe {
+        command.pre_exec(|| Ok(nix::sys::signal::SigSet::all().thread_set_mask()?));
+    }
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while discover::find(&data).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    signal(child.id(), Signal::TERM);
+    assert!(wait_for_end(&mut child).await.success());
+}
+
+#[tokio::test]
 async fn flags_win_over_the_environment_and_that_over_the_file() {
     let folder = Folder::new();
     folder.config("default_model = \"from/file\"\nlisten = \"127.0.0.1:1\"\ndurability = \"process\"\n");

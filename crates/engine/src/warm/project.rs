@@ -24,8 +24,8 @@ impl Warm {
             record.take(event);
             self.records.insert(turn, record);
         }
-        // Only a change of status is put down; a reply under way is in the log already.
-        if is_status_change(&event.body) && !self.touched.contains(&turn) {
+        // Put down only where nothing may follow for long: until then it is in memory, and the log has it too.
+        if is_rest(&event.body) && !self.touched.contains(&turn) {
             self.touched.push(turn);
         }
     }
@@ -61,7 +61,7 @@ impl Warm {
         }
     }
 
-    /// A new session is in the listing before its maker is told of it.
+    /// A new session is in the listing, and its folder holds a snapshot, before its maker is told of it.
     pub(crate) async fn announce(&mut self) {
         self.keep_snapshot().await;
         self.put_row().await;
@@ -112,7 +112,7 @@ impl Warm {
         let kept = self.records.get(&turn).cloned();
         let record = match kept {
             Some(record) => Some(record),
-            None => load::record(&*self.shared.parts.store, self.id, turn).await?,
+            None => load::record(&*self.shared.parts.store, &self.state, turn).await?,
         };
         let Some(mut record) = record else { return Ok(None) };
         record.refresh(&self.state);
@@ -133,22 +133,15 @@ fn cut_title(title: &str) -> &str {
     }
 }
 
-fn is_status_change(body: &Body) -> bool {
+fn is_rest(body: &Body) -> bool {
     matches!(
         body,
-        Body::TurnQueued(_)
-            | Body::TurnStarted(_)
-            | Body::TurnCompleted(_)
+        Body::TurnCompleted(_)
             | Body::TurnFailed(_)
             | Body::TurnCanceled(_)
             | Body::TurnExpired(_)
             | Body::TurnInterrupted(_)
-            | Body::TurnResumed(_)
             | Body::ApprovalRequested(_)
-            | Body::ApprovalGranted(_)
-            | Body::ApprovalDenied(_)
-            | Body::ApprovalExpired(_)
             | Body::BudgetReached(_)
-            | Body::BudgetRaised(_)
     )
 }

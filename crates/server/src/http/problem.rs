@@ -110,6 +110,13 @@ fn from_store(error: tenure_store::Error) -> Rejection {
             )
             .header(header::RETRY_AFTER, "5")
         }
+        Store::KeysFull { .. } => Rejection::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "keys_full",
+            error.to_string(),
+            "repeat the request later, or without a key",
+        )
+        .header(header::RETRY_AFTER, "60"),
         Store::Damaged { session, seq, .. } => Rejection::new(
             StatusCode::CONFLICT,
             "session_damaged",
@@ -227,6 +234,13 @@ mod tests {
             let rejection = Rejection::from(Refusal::new(code, "no", "so"));
             assert_eq!((rejection.problem().code.as_str(), rejection.problem().status), (code, status));
         }
+    }
+
+    #[test]
+    fn too_many_keys_are_no_fault_of_the_daemon() {
+        let rejection = Rejection::from(Error::Store(tenure_store::Error::KeysFull { limit: 3 }));
+        assert_eq!((rejection.problem().code.as_str(), rejection.problem().status), ("keys_full", 429));
+        assert!(rejection.problem().detail.contains("3 idempotency keys"));
     }
 
     #[test]

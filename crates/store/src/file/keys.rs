@@ -124,7 +124,7 @@ impl Loaded {
         }
         match self.by_name.len() < KEYS_MAX {
             true => Ok(()),
-            false => Err(Error::Other(format!("there are {KEYS_MAX} idempotency keys of the last 24 hours already"))),
+            false => Err(Error::KeysFull { limit: KEYS_MAX }),
         }
     }
 

@@ -71,7 +71,7 @@ impl Spools {
         let mut spool = lock(&spool);
         let failed = |error: io::Error| Error::disk(format_args!("deltas of {turn}"), &error);
         spool.mend().map_err(failed)?;
-        let (bytes, ends) = encode(deltas, spool.len)?;
+        let (bytes, ends) = encode(deltas, turn, spool.len)?;
         if let Err(error) = spool.file.write_all_at(&bytes, spool.len) {
             spool.overlong = true;
             // If this fails too, the next append tries again first.
@@ -95,7 +95,7 @@ impl Spools {
             Some(len) => len,
             None => file.len().map_err(failed)?,
         };
-        read_page(&*file, pos, end, bytes).map_err(failed)
+        read_page(&*file, turn, pos, end, bytes).map_err(failed)
     }
 
     pub fn close(&self, session: SessionId, turn: TurnId) {
@@ -192,11 +192,11 @@ impl Closed {
     }
 }
 
-fn encode(deltas: &[Delta], from: u64) -> Result<(Vec<u8>, Vec<u64>)> {
+fn encode(deltas: &[Delta], turn: TurnId, from: u64) -> Result<(Vec<u8>, Vec<u64>)> {
     let mut bytes = Vec::new();
     let mut ends = Vec::with_capacity(deltas.len());
     for delta in deltas {
-        serde_json::to_writer(&mut bytes, delta).map_err(|error| Error::Other(format!("a delta: {error}")))?;
+        bytes.extend(delta.to_line(turn).map_err(|error| Error::Other(format!("a delta: {error}")))?);
         bytes.push(b'\n');
         ends.push(from + bytes.len() as u64);
     }
@@ -220,7 +220,7 @@ fn whole_len(file: &dyn DiskFile) -> io::Result<u64> {
     Ok(0)
 }
 
-fn read_page(file: &dyn DiskFile, pos: u64, end: u64, bytes: usize) -> io::Result<SpoolPage> {
+fn read_page(file: &dyn DiskFile, turn: TurnId, pos: u64, end: u64, bytes: usize) -> io::Result<SpoolPage> {
     if !is_record_end(file, pos, end)? {
         return Ok(SpoolPage::Gone);
     }
@@ -229,7 +229,7 @@ fn read_page(file: &dyn DiskFile, pos: u64, end: u64, bytes: usize) -> io::Resul
     let page_end = pos.saturating_add(bytes as u64);
     while records.is_empty() || lines.offset() < page_end {
         let delta = match lines.next()? {
-            Next::Line { bytes, .. } => serde_json::from_slice(bytes).ok(),
+            Next::Line { bytes, .. } => Delta::from_line(bytes, turn).ok(),
             Next::TooLong { .. } => None,
             Next::Torn { .. } | Next::End => break,
         };

@@ -336,6 +336,33 @@ async fn strange_things_in_the_folder_stop_nobody() {
     assert_eq!(read_all(&*store, session(1)).await, [created(session(1))]);
 }
 
+#[tokio::test]
+async fn a_day_has_room_for_so_many_keys_and_the_next_day_for_as_many() {
+    const LIMIT: usize = 200_000;
+    let folder = tempfile::tempdir().unwrap();
+    let key = |name: String, at: u64| CreateKey {
+        endpoint: "create".into(),
+        key: name,
+        digest: "d".into(),
+        session_id: session(1),
+        at: Timestamp::from_ms(START_MS + at),
+    };
+    let lines = (1..LIMIT).map(|n| serde_json::to_string(&key(format!("k{n}"), 0)).unwrap() + "\n");
+    fs::write(folder.path().join("keys.ndjson"), lines.collect::<String>()).unwrap();
+    let store = open(folder.path());
+    let last = key("last".into(), 1);
+    assert_eq!(store.key_put(last.clone()).await.unwrap(), last);
+    let refused = store.key_put(key("more".into(), 1)).await;
+    assert!(matches!(refused, Err(Error::KeysFull { limit: LIMIT })), "{refused:?}");
+    // One that is known is no new one.
+    assert_eq!(store.key_put(last.clone()).await.unwrap(), last);
+    let day = 24 * 60 * 60 * 1000;
+    let next = key("more".into(), day);
+    assert_eq!(store.key_put(next.clone()).await.unwrap(), next);
+    // It was written anew without the old ones.
+    assert!(fs::metadata(folder.path().join("keys.ndjson")).unwrap().len() < 1000);
+}
+
 /// What could not be read again is not taken: the limit of a line is exact, wherever the line lies.
 #[tokio::test]
 async fn a_key_that_is_too_long_is_refused_and_the_longest_is_kept() {

@@ -116,7 +116,7 @@ async fn spool_is_read(place: &Place, content: &[u8]) {
     let path = place.session().join("logs").join(format!("{turn}.log"));
     place.put(&path, content);
     let store = place.open();
-    let whole = reference::records(content);
+    let whole = reference::records(content, turn);
     let SpoolPage::Records(found) = store.spool_read(id, turn, 0, usize::MAX).await.unwrap_or(SpoolPage::Gone) else {
         assert!(whole.is_empty(), "records are lost");
         return;
@@ -137,7 +137,7 @@ async fn spool_is_read(place: &Place, content: &[u8]) {
     }
     let next = delta(7, "next");
     let end = store.spool_append(id, turn, std::slice::from_ref(&next)).await.unwrap()[0];
-    let before = end - serde_json::to_vec(&next).unwrap().len() as u64 - 1;
+    let before = end - next.to_line(turn).unwrap().len() as u64 - 1;
     let SpoolPage::Records(page) = store.spool_read(id, turn, before, 1000).await.unwrap() else { panic!("gone") };
     assert_eq!(page.last().map(|record| (&record.delta, record.pos)), Some((&next, end)));
 }

@@ -119,7 +119,7 @@ impl Life {
         let spool = page.spools.entry(turn).or_default();
         match self.store.spool_append(page.id, turn, &deltas).await {
             Ok(ends) => {
-                let first = ends[0] - (serde_json::to_vec(&deltas[0]).unwrap().len() as u64 + 1);
+                let first = ends[0] - (deltas[0].to_line(turn).unwrap().len() as u64 + 1);
                 let records: Vec<_> = ends
                     .iter()
                     .zip(&deltas)
@@ -137,7 +137,7 @@ impl Life {
             Err(error) => {
                 let mut pos = spool.records.last().map_or(0, |record| record.pos);
                 let ended = |delta: Delta| {
-                    pos += serde_json::to_vec(&delta).unwrap().len() as u64 + 1;
+                    pos += delta.to_line(turn).unwrap().len() as u64 + 1;
                     SpoolRecord { pos, delta }
                 };
                 spool.refused |= !self.store.disk().is_stopped();
