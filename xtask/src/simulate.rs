@@ -69,6 +69,17 @@ pub fn run(request: Request) -> Result<()> {
         Trial { name: "fuzz", packages: &["--workspace"], variable: "FUZZ_CASES", count: request.cases },
     ];
     let began = Instant::now();
+    if request.cases > 0 {
+        // The parsers of HTTP are tried in a daemon of their own, which no test builds in release mode.
+        let built = Command::new(cargo())
+            .args(["build", "--quiet", "--release", "--examples", "--package", "tenure-server"])
+            .current_dir(root()?)
+            .status()
+            .context("could not start cargo")?;
+        if !built.success() {
+            bail!("the examples of tenure-server could not be built");
+        }
+    }
     let mut told = Vec::new();
     for trial in trials.iter().filter(|trial| trial.count > 0) {
         told.extend(trial.run()?);
