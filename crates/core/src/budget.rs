@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{MicroUsd, Usage};
+use crate::model::{MicroUsd, Usage, is_zero};
 
 /// Limits per turn; `None` is no limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,8 +48,10 @@ pub struct Spent {
     pub active_ms: u64,
     pub usage: Usage,
     /// Known costs only.
+    #[serde(skip_serializing_if = "is_zero")]
     pub micro_usd: MicroUsd,
     /// Whether a step's price is not known, which makes the cost of the turn unknown.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unpriced: bool,
 }
 

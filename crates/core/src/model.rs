@@ -8,8 +8,15 @@ use serde::{Deserialize, Serialize};
 pub struct Usage {
     pub input_tokens: u64,
     pub output_tokens: u64,
+    #[serde(skip_serializing_if = "is_zero")]
     pub cache_read_tokens: u64,
+    #[serde(skip_serializing_if = "is_zero")]
     pub cache_write_tokens: u64,
+}
+
+/// Counts that mostly are zero are left out of events and records, where they are written several times a turn.
+pub(crate) fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Usage {

@@ -284,16 +284,23 @@ impl Engine {
     pub(crate) async fn post<T>(&self, id: SessionId, letter: impl Fn(oneshot::Sender<T>) -> Mail) -> Result<T, Error> {
         loop {
             let handle = self.warm(id).await?;
-            let (reply, answer) = oneshot::channel();
+            let (reply, mut answer) = oneshot::channel();
             match handle.mailbox.try_send(Box::new(letter(reply))) {
-                Ok(()) => match answer.await {
-                    Ok(answer) => return Ok(answer),
-                    // It was put out of memory with the letter unread, or broke over it or beside it.
-                    Err(_) => match handle.ended().await {
-                        Ended::Retired => {}
-                        Ended::Failed(error) => return Err(error),
-                    },
-                },
+                Ok(()) => {
+                    // A letter that arrives in the very instant in which the task ends stays in the mailbox as long as
+                    // we hold its other end, and nobody answers: so the end itself is waited for too.
+                    let ended = tokio::select! {
+                        biased;
+                        Ok(answer) = &mut answer => return Ok(answer),
+                        ended = handle.ended() => ended,
+                    };
+                    match (answer.try_recv(), ended) {
+                        (Ok(answer), _) => return Ok(answer),
+                        // It was put out of memory with the letter unread, or broke over it or beside it.
+                        (Err(_), Ended::Retired) => {}
+                        (Err(_), Ended::Failed(error)) => return Err(error),
+                    }
+                }
                 Err(TrySendError::Full(_)) => return Err(Error::Overloaded),
                 // It is ending for reasons of its own; the next one is asked.
                 Err(TrySendError::Closed(_)) => drop(handle.ended().await),

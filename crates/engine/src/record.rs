@@ -34,7 +34,7 @@ pub struct TurnRecord {
     pub error: Option<TurnError>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verification: Option<Verification>,
-    /// Left out of the file while nothing was spent.
+    /// Left out of the file while nothing was spent: every turn's record is written once before it was.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub spent: Spent,
     pub cost_micro_usd: Option<MicroUsd>,

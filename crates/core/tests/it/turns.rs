@@ -169,7 +169,7 @@ fn what_a_turn_spent_and_cost_is_told_at_its_end() {
                 "usage": {
                     "input_tokens": 20, "output_tokens": 10, "cache_read_tokens": 200, "cache_write_tokens": 2,
                 },
-                "micro_usd": 14, "unpriced": false,
+                "micro_usd": 14,
             },
             "cost_micro_usd": 14,
             "verification": "not_needed",

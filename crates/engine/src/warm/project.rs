@@ -24,8 +24,8 @@ impl Warm {
             record.take(event);
             self.records.insert(turn, record);
         }
-        // Put down only where nothing may follow for long: until then it is in memory, and the log has it too.
-        if is_rest(&event.body) && !self.touched.contains(&turn) {
+        // Only a change of status is put down; a reply under way is in the log already.
+        if is_status_change(&event.body) && !self.touched.contains(&turn) {
             self.touched.push(turn);
         }
     }
@@ -133,15 +133,22 @@ fn cut_title(title: &str) -> &str {
     }
 }
 
-fn is_rest(body: &Body) -> bool {
+fn is_status_change(body: &Body) -> bool {
     matches!(
         body,
-        Body::TurnCompleted(_)
+        Body::TurnQueued(_)
+            | Body::TurnStarted(_)
+            | Body::TurnCompleted(_)
             | Body::TurnFailed(_)
             | Body::TurnCanceled(_)
             | Body::TurnExpired(_)
             | Body::TurnInterrupted(_)
+            | Body::TurnResumed(_)
             | Body::ApprovalRequested(_)
+            | Body::ApprovalGranted(_)
+            | Body::ApprovalDenied(_)
+            | Body::ApprovalExpired(_)
             | Body::BudgetReached(_)
+            | Body::BudgetRaised(_)
     )
 }
