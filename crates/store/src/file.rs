@@ -131,7 +131,10 @@ impl FileStore {
         let (marks, tails) = (self.marks.clone(), self.tails.clone());
         // From here on the work is done whether or not the asker still waits for it.
         blocking(move || {
-            marks.put(session)?;
+            match expected_seq {
+                0 => marks.put_new(session)?,
+                _ => marks.put(session)?,
+            }
             let head = log.append(&mut writer, decision)?;
             drop((writer, permit));
             tails.wake(session);

@@ -36,7 +36,8 @@ pub use memory::MemoryStore;
 /// - nothing assumes that the writer is in this process.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Makes the log with its first decision. `Exists` if it is there with at least one event.
+    /// Makes the log with its first decision, which leaves nothing pending: only an append makes sure that the session is
+    /// among the open ones after a power cut. `Exists` if it is there with at least one event.
     async fn create(&self, session: SessionId, events: &[Event]) -> Result<(Epoch, Head)>;
 
     /// Takes the right to write; older epochs are refused from then on. `Damaged` if nobody may write any more.

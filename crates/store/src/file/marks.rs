@@ -1,4 +1,5 @@
-//! The marks in `open/`: which sessions a start-up must look at. A mark is durable before its session's first append of this life.
+//! The marks in `open/`: which sessions a start-up must look at. A mark is durable before its session's first append of
+//! this life; a session that was only made has nothing that a start-up would have to look at.
 
 use std::{
     collections::HashSet,
@@ -45,10 +46,22 @@ impl Marks {
         if self.marked.lock().unwrap_or_else(PoisonError::into_inner).contains(&session) {
             return Ok(());
         }
+        self.make(session)?;
         let failed = |error: io::Error| Error::disk(format_args!("to mark {session} as open"), &error);
-        self.folder.disk.open(&self.folder.layout.open_mark(session), Open::Create).map_err(failed)?;
         self.folder.disk.sync_dir(&self.folder.layout.open()).map_err(failed)?;
         self.marked.lock().unwrap_or_else(PoisonError::into_inner).insert(session);
+        Ok(())
+    }
+
+    /// Marks a session that is being made: its first append makes sure that the mark is durable.
+    pub fn put_new(&self, session: SessionId) -> Result<()> {
+        self.found()?;
+        self.make(session)
+    }
+
+    fn make(&self, session: SessionId) -> Result<()> {
+        let failed = |error: io::Error| Error::disk(format_args!("to mark {session} as open"), &error);
+        self.folder.disk.open(&self.folder.layout.open_mark(session), Open::Create).map_err(failed)?;
         Ok(())
     }
 

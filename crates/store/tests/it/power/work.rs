@@ -79,8 +79,12 @@ impl Life {
 
     fn acknowledge_decision(&mut self, at: usize, decision: Vec<Event>, epoch: u64) {
         let page = &mut self.book.sessions[at];
+        let is_made = !page.events.is_empty();
         page.extend(decision);
-        page.open = Open::Yes;
+        // One that was only made has nothing to come back to.
+        if is_made {
+            page.open = Open::Yes;
+        }
         self.book.epoch = self.book.epoch.max(epoch);
         self.book.acknowledged += 1;
     }
