@@ -152,10 +152,21 @@ pub struct QueuedTurn {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SettledTurn {
     pub id: TurnId,
+    /// What is usual is left out of snapshots, which hold many of these.
+    #[serde(default = "completed", skip_serializing_if = "is_completed")]
     pub status: TurnStatus,
+    #[serde(rename = "of")]
     pub messages: Vec<MessageRef>,
     /// The event that settled it.
     pub seq: u64,
+}
+
+fn completed() -> TurnStatus {
+    TurnStatus::Completed
+}
+
+fn is_completed(status: &TurnStatus) -> bool {
+    *status == TurnStatus::Completed
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

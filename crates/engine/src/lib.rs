@@ -10,40 +10,47 @@ use std::{
 };
 
 use tenure_core::{
-    budget::Budgets,
+    budget::{Budgets, Spent},
     command::{Answer, Command, Refusal, digest_of},
     cursor::Cursor,
-    event::{Actor, SessionCreated},
+    event::{Actor, Event, SessionCreated},
     ids::{SessionId, TurnId},
     policy::Policy,
     redact::Secrets,
     session::{Life, Session, Settings, create},
+    tool::ToolSpec,
 };
-use tenure_store::{CreateKey, Row, Store};
+use tenure_store::{CreateKey, Store};
 use tokio::sync::{OnceCell, mpsc::error::TrySendError, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 mod clock;
 mod files;
+mod history;
 mod hub;
 mod load;
 mod model_call;
 mod record;
 mod redaction;
+mod search;
 mod standing;
 mod subscription;
 mod sweep;
+mod tally;
 mod tool_call;
 mod warm;
 
 pub use clock::{Clock, SystemClock};
 pub use hub::StreamItem;
 pub use record::{RecordStatus, Response, TurnError, TurnRecord};
+pub use search::{Found, Wanted};
 pub use standing::{MemoryStanding, Standing};
 pub use subscription::Subscription;
+pub use tally::Counts;
 
 use hub::{Hubs, lock};
 use redaction::redacted;
+use tally::Tally;
 use warm::{Ended, Handle, Mail, Warm};
 
 /// What the engine is put together from.
@@ -155,6 +162,7 @@ pub(crate) struct Shared {
     pub(crate) open_turns: AtomicUsize,
     /// Sessions that were put out of memory since the start.
     retired: AtomicUsize,
+    pub(crate) tally: Tally,
     notices: Mutex<Vec<String>>,
 }
 
@@ -173,6 +181,7 @@ impl Engine {
             ready: AtomicBool::new(false),
             open_turns: AtomicUsize::new(0),
             retired: AtomicUsize::new(0),
+            tally: Tally::default(),
             notices: Mutex::default(),
         }));
         let recovering = engine.clone();
@@ -231,6 +240,7 @@ impl Engine {
         }
         match store.create(id, &decision.events).await {
             Ok((epoch, head)) => {
+                decision.events.iter().for_each(|event| self.0.tally.note(event));
                 let mut warm = Warm::created(self.0.clone(), decision.state, epoch, head);
                 warm.announce().await;
                 self.insert(id, warm).await;
@@ -383,9 +393,38 @@ impl Engine {
         record.ok_or_else(|| Refusal::new("unknown_turn", format!("there is no turn {turn} here"), hint).into())
     }
 
-    /// Sessions, newest first.
-    pub async fn list(&self, before: Option<SessionId>, limit: usize) -> Result<Vec<Row>, Error> {
-        Ok(self.0.parts.store.list(before, limit).await?)
+    /// Sessions, newest first, that are what is wanted.
+    pub async fn list(&self, before: Option<SessionId>, limit: usize, wanted: &Wanted) -> Result<Found, Error> {
+        search::list(&*self.0.parts.store, before, limit, wanted).await
+    }
+
+    /// What all sessions have used, and how many there are.
+    pub async fn usage(&self, wanted: &Wanted) -> Result<(Spent, usize), Error> {
+        search::usage(&*self.0.parts.store, wanted).await
+    }
+
+    /// The conversation after an event, oldest first: the events that hold messages.
+    pub async fn messages(&self, session: SessionId, after: u64, limit: usize) -> Result<Vec<Event>, Error> {
+        history::messages(&*self.0.parts.store, session, after, limit).await
+    }
+
+    /// The tools that agents can be given.
+    pub fn tools(&self) -> Arc<[ToolSpec]> {
+        self.0.parts.tools.specs()
+    }
+
+    pub fn counts(&self) -> Counts {
+        let tally = &self.0.tally;
+        Counts {
+            events: tally.events(),
+            deltas: tally.deltas(),
+            usage: tally.usage(),
+            micro_usd: tally.micro_usd(),
+            warm_sessions: lock(&self.0.slots).len(),
+            open_turns: self.open_turns(),
+            subscribers: self.subscribers(),
+            retired_sessions: self.retired(),
+        }
     }
 
     /// Everything after `after`: history, and with `follow` what comes.

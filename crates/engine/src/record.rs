@@ -37,6 +37,8 @@ pub struct TurnRecord {
     /// Left out of the file while nothing was spent: every turn's record is written once before it was.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub spent: Spent,
+    /// `null` where a price is not known.
+    #[serde(default = "free", skip_serializing_if = "is_free")]
     pub cost_micro_usd: Option<MicroUsd>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<String>,
@@ -202,6 +204,14 @@ impl TurnRecord {
             }
         }
     }
+}
+
+fn free() -> Option<MicroUsd> {
+    Some(0)
+}
+
+fn is_free(cost: &Option<MicroUsd>) -> bool {
+    *cost == Some(0)
 }
 
 fn is_nothing(spent: &Spent) -> bool {

@@ -2,7 +2,7 @@
 
 use tenure_core::{ids::SessionId, time::Timestamp};
 
-use crate::{Engine, Error, warm::Mail};
+use crate::{Engine, Error, Wanted, warm::Mail};
 
 /// Rows looked at in one go.
 const PAGE: usize = 256;
@@ -31,7 +31,7 @@ pub(crate) async fn run(engine: Engine) {
 async fn expire_idle(engine: &Engine, before: Timestamp) -> Result<(), Error> {
     let mut cursor: Option<SessionId> = None;
     loop {
-        let rows = engine.list(cursor, PAGE).await?;
+        let rows = engine.list(cursor, PAGE, &Wanted::default()).await?.rows;
         let Some(last) = rows.last() else { return Ok(()) };
         cursor = Some(last.id);
         for row in rows.iter().filter(|row| row.updated_at < before && &*row.status == "active") {

@@ -7,10 +7,14 @@ mod convert;
 mod events;
 mod health;
 mod key;
+mod messages;
+mod metrics;
 pub(crate) mod problem;
 mod query;
 mod session;
+mod tools;
 mod turn;
+mod usage;
 mod view;
 
 use std::{
@@ -46,13 +50,15 @@ pub(crate) struct App {
     limits: Limits,
     about: About,
     stop: CancellationToken,
+    answers: metrics::Answers,
     /// A partial policy is laid over the present one: between reading that and writing the whole, no other update may come.
     updates: [Mutex<()>; UPDATE_PLACES],
 }
 
 impl App {
     pub(crate) fn new(engine: Engine, guard: Guard, limits: Limits, about: About, stop: CancellationToken) -> Self {
-        Self { engine, guard, limits, about, stop, updates: std::array::from_fn(|_| Mutex::new(())) }
+        let (answers, updates) = (metrics::Answers::default(), std::array::from_fn(|_| Mutex::new(())));
+        Self { engine, guard, limits, about, stop, answers, updates }
     }
 
     async fn update_place(&self, session: SessionId) -> MutexGuard<'_, ()> {
@@ -72,9 +78,12 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
+        .route("/metrics", get(metrics::metrics))
+        .route("/v1/tools", get(tools::list))
+        .route("/v1/usage", get(usage::show))
         .route("/v1/sessions", get(session::list).post(session::create))
-        .route("/v1/sessions/{session}", get(session::show).merge(patch(session::update)))
-        .route("/v1/sessions/{session}/messages", post(command::send_message))
+        .route("/v1/sessions/{session}", get(session::show).merge(patch(session::update)).delete(session::delete))
+        .route("/v1/sessions/{session}/messages", get(messages::list).post(command::send_message))
         .route("/v1/sessions/{session}/events", get(events::events))
         .route("/v1/sessions/{session}/approve", post(command::approve))
         .route("/v1/sessions/{session}/cancel", post(command::cancel))
@@ -98,6 +107,7 @@ async fn at_the_door(State(app): State<Arc<App>>, request: Request, next: Next) 
             rejection.into_response()
         }
     };
+    app.answers.note(response.status());
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tenure_core::{
+    budget::Spent,
     delta::Delta,
     event::Event,
     ids::{SessionId, TurnId},
@@ -77,18 +78,20 @@ pub struct Snapshot {
     pub state: Bytes,
 }
 
-/// A row of the listing. At most 500 bytes in memory each.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A row of the listing: what can be asked of many sessions at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     pub id: SessionId,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub status: Arc<str>,
     pub workspace_path: Arc<str>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<Box<str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_turn_id: Option<TurnId>,
+    pub role: Option<Arc<str>>,
+    pub labels: Box<[Arc<str>]>,
+    /// What all its turns have used.
+    pub spent: Spent,
 }
 
 /// Titles are cut to this length in the listing.

@@ -21,8 +21,9 @@ pub use request::{
     Approve, Cancel, CreateSession, Delivery, EmptyCommand, End, Part, Patch, Role, Scope, SendMessage, Verdict,
 };
 pub use response::{
-    Answer, Approval, ApprovalAnswered, Canceling, Created, Ended, Health, MessageAccepted, MessageRef, OpenTurn,
-    Ready, SessionList, SessionRow, SessionView, Spent, TurnError, TurnStarted, TurnView, Usage,
+    Answer, Approval, ApprovalAnswered, Canceling, Created, Ended, Health, Message, MessageAccepted, MessageList,
+    MessageRef, OpenTurn, Ready, SessionList, SessionRow, SessionView, Spent, ToolCall, ToolList, ToolView, TurnError,
+    TurnStarted, TurnView, Usage, UsageView,
 };
 
 /// The media type of a request's and an ordinary response's body.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::request::{Scope, Verdict};
+use crate::request::{Part, Role, Scope, Verdict};
 
 macro_rules! responses {
     ($($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident : $type:ty,)* })*) => {$(
@@ -39,6 +39,56 @@ responses! {
         workspace_path: String,
         #[serde(default)] title: Option<String>,
         #[serde(default)] last_turn_id: Option<String>,
+        #[serde(default)] role: Option<String>,
+        #[serde(default)] labels: Vec<String>,
+    }
+
+    /// `GET …/messages`.
+    MessageList {
+        messages: Vec<Message>,
+        /// What to send as `?cursor=` for the next page.
+        next: Option<String>,
+    }
+    /// One message of a conversation.
+    Message {
+        /// For what a tool answered, the id of the call.
+        id: String,
+        /// The event that holds it.
+        seq: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")] turn_id: Option<String>,
+        role: Role,
+        parts: Vec<Part>,
+        created_at: String,
+        /// The model that wrote it.
+        #[serde(default, skip_serializing_if = "Option::is_none")] model: Option<String>,
+        /// What the model asked for beside its text.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] tool_calls: Vec<ToolCall>,
+        /// The tool that answered.
+        #[serde(default, skip_serializing_if = "Option::is_none")] name: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] ok: Option<bool>,
+    }
+    ToolCall { id: String, name: String, input: Value, }
+
+    /// `GET /v1/tools`.
+    ToolList { tools: Vec<ToolView>, }
+    ToolView {
+        name: String,
+        description: String,
+        /// `read | write | exec | network`.
+        kind: String,
+        /// Whether a person is asked first, where a session's policy does not say otherwise.
+        requires_approval: bool,
+        /// JSON Schema.
+        input_schema: Value,
+    }
+
+    /// `GET /v1/usage`.
+    UsageView {
+        /// How many sessions it is the sum of.
+        sessions: usize,
+        spent: Spent,
+        /// `null` where a price is not known.
+        cost_micro_usd: Option<u64>,
     }
 
     /// A session's metadata and latest state.

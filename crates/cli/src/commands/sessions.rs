@@ -91,6 +91,8 @@ mod tests {
             workspace_path: "/data/someone/projects/a-project-with-a-long-name".into(),
             title: Some("Mend\nthe door".into()),
             last_turn_id: None,
+            role: None,
+            labels: vec![],
         };
         let now_ms = serde_json::from_value::<Timestamp>("2026-01-01T02:00:00Z".into()).unwrap().ms();
         let shown = table(&[row], now_ms, Look { width: 100, ..Look::PLAIN });

@@ -283,9 +283,9 @@ fn push_bounded<T>(list: &mut VecDeque<T>, item: T, max: usize) {
 }
 
 impl Spent {
-    fn add(&mut self, other: &Spent) {
-        self.steps += other.steps;
-        self.tool_calls += other.tool_calls;
+    pub fn add(&mut self, other: &Spent) {
+        self.steps = self.steps.saturating_add(other.steps);
+        self.tool_calls = self.tool_calls.saturating_add(other.tool_calls);
         self.active_ms = self.active_ms.saturating_add(other.active_ms);
         self.usage.add(&other.usage);
         self.micro_usd = self.micro_usd.saturating_add(other.micro_usd);

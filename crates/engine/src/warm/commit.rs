@@ -109,6 +109,7 @@ impl Warm {
             if let Some(transcript) = &mut self.transcript {
                 transcript.push(event);
             }
+            self.shared.tally.note(event);
             self.note_record(event);
             self.note_standing(event);
         }

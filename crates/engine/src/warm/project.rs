@@ -74,6 +74,7 @@ impl Warm {
                 && row.last_turn_id == state.last_turn_id
                 && self.row_is_busy == state.turn.is_some()
                 && row.title.as_deref() == state.settings.title.as_deref().map(cut_title)
+                && row.labels.iter().map(|label| &**label).eq(state.settings.labels.iter().map(String::as_str))
         });
         if same {
             return;
@@ -86,6 +87,9 @@ impl Warm {
             workspace_path: state.settings.workspace_path.as_str().into(),
             title: state.settings.title.as_deref().map(|title| cut_title(title).into()),
             last_turn_id: state.last_turn_id,
+            role: state.settings.role.as_deref().map(Into::into),
+            labels: state.settings.labels.iter().map(|label| label.as_str().into()).collect(),
+            spent: state.total,
         };
         self.row = Some(row.clone());
         self.row_is_busy = self.state.turn.is_some();

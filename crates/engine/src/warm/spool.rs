@@ -73,6 +73,7 @@ impl Warm {
         match store.spool_append(self.id, turn, &deltas).await {
             Ok(ends) => {
                 self.disk_took();
+                self.shared.tally.note_deltas(deltas.len());
                 for (delta, pos) in deltas.into_iter().zip(ends) {
                     self.shown.take(&delta);
                     if self.hub.is_watched() {

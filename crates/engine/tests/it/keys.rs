@@ -74,7 +74,7 @@ async fn one_session_whether_made_twice_at_once_or_after_a_restart() {
     assert_ne!(without, first);
     rig.crash_and_restart().await;
     assert_eq!(rig.engine.create(rig.new_session(), Some("k".into()), user()).await.unwrap(), first);
-    assert_eq!(rig.engine.list(None, 10).await.unwrap().len(), 2);
+    assert_eq!(rig.engine.list(None, 10, &tenure_engine::Wanted::default()).await.unwrap().rows.len(), 2);
     assert_eq!(rig.types(first).await, ["session_created"]);
     rig.ask(first, "it works").await;
 }

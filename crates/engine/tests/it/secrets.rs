@@ -63,7 +63,7 @@ async fn a_secret_is_nowhere_but_in_the_tool_s_hands() {
     assert!(all.contains("Your key is ${secret:API_KEY}, keep it."));
     let live: String = watcher.until("turn_completed").await.iter().map(as_text).collect();
     assert_clean(&live);
-    assert_clean(&serde_json::to_string(&rig.engine.list(None, 10).await.unwrap()).unwrap());
+    assert_clean(&format!("{:?}", rig.engine.list(None, 10, &tenure_engine::Wanted::default()).await.unwrap()));
     assert_clean(&serde_json::to_string(&record).unwrap());
 }
 

@@ -85,7 +85,7 @@ async fn what_is_wrong_with_a_call_is_told_to_the_model() {
 async fn a_new_session_is_in_the_listing_and_its_turns_have_records() {
     let rig = Rig::steps(json!([{"do": [{"text": "a"}]}, {"do": [{"text": "b"}]}])).start().await;
     let session = rig.create_with(|new| new.settings.title = Some("mine".into())).await;
-    let rows = rig.engine.list(None, 10).await.unwrap();
+    let rows = rig.engine.list(None, 10, &tenure_engine::Wanted::default()).await.unwrap().rows;
     assert_eq!(rows.iter().map(|row| (row.id, row.title.as_deref())).collect::<Vec<_>>(), [(session, Some("mine"))]);
     let (first, second) = (rig.ask(session, "1").await, rig.ask(session, "2").await);
     for (record, text) in [(&first, "a"), (&second, "b")] {

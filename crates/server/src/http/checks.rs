@@ -3,12 +3,16 @@
 use std::path::Path;
 
 use axum::http::StatusCode;
+use tenure_engine::Wanted;
 use tenure_wire::{Part, Policy};
 
-use super::problem::Rejection;
+use super::{problem::Rejection, query::bad_query};
 use crate::limits::TextLimits;
 
 type Checked = Result<(), Rejection>;
+
+/// What a session can be.
+const STATUSES: [&str; 6] = ["active", "waiting_approval", "completed", "failed", "canceled", "expired"];
 
 /// A text on one line that says something.
 fn line(field: &str, text: &str, chars_max: usize) -> Checked {
@@ -42,6 +46,16 @@ impl TextLimits {
         let labels = labels.unwrap_or_default();
         at_most("labels", labels.len(), self.labels_max, "entries")?;
         labels.iter().try_for_each(|label| line("a label", label, self.name_chars_max))
+    }
+
+    /// What a list is asked for.
+    pub(crate) fn wanted(&self, wanted: &Wanted) -> Checked {
+        if let Some(status) = wanted.status.as_deref().filter(|status| !STATUSES.contains(status)) {
+            return Err(bad_query(format!("status is {status:?}; it can be {}", STATUSES.join(", "))));
+        }
+        self.name("label", wanted.label.as_deref())?;
+        self.name("role", wanted.role.as_deref())?;
+        self.name("text", wanted.text.as_deref())
     }
 
     pub(crate) fn reason(&self, reason: Option<&str>) -> Checked {

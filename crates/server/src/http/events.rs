@@ -11,7 +11,7 @@ use axum::{
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream};
 use serde::Deserialize;
-use tenure_core::cursor::Cursor;
+use tenure_core::{cursor::Cursor, event::Body as EventBody};
 use tenure_engine::{Error, StreamItem, Subscription};
 use tenure_wire::{EVENT_STREAM, LAST_EVENT_ID, NDJSON};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     App,
     problem::Rejection,
-    query::{InSession, Params, bad_cursor},
+    query::{InSession, Params, bad_cursor, bad_query},
 };
 
 /// Tells proxies to pass each event on at once.
@@ -28,11 +28,19 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 const COPIED_BYTES_MAX: usize = 16 * 1024;
 const SSE_KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
+/// Events that are not numbered.
+const DELTA_TYPES: [&str; 4] =
+    ["model_output_delta", "model_thinking_delta", "tool_arguments_delta", "tool_output_delta"];
+/// It says that something is missing, and is told whatever was asked for.
+const STREAM_RESET: &str = "stream_reset";
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct From {
     after: Option<String>,
     follow: Option<bool>,
+    /// Only these types, with commas between them.
+    types: Option<String>,
 }
 
 pub(crate) async fn events(
@@ -44,11 +52,23 @@ pub(crate) async fn events(
     let after = cursor(&headers, from.after.as_deref())?;
     let ends = if from.follow.unwrap_or(true) { Ends::WhenStopped } else { Ends::AtThePresent };
     let format = Format::asked_for(&headers);
+    let types = from.types.as_deref().map(types).transpose()?;
     let subscription = app.engine.events(session, after, ends == Ends::WhenStopped).await?;
     let (keep_alive, stop) = (app.limits.keep_alive, app.stop.clone());
-    let told = Told { items: items(subscription), pieces: VecDeque::new(), format, ends, keep_alive, stop };
+    let told = Told { items: items(subscription, types), pieces: VecDeque::new(), format, ends, keep_alive, stop };
     let head = [(header::CONTENT_TYPE, format.media_type()), (X_ACCEL_BUFFERING, "no")];
     Ok((StatusCode::OK, head, Body::from_stream(told.into_stream())).into_response())
+}
+
+/// A misspelt type would be waited for in vain, so it is refused.
+fn types(text: &str) -> Result<Vec<String>, Rejection> {
+    let known =
+        |name: &&str| EventBody::WIRE_TYPES.contains(name) || DELTA_TYPES.contains(name) || *name == STREAM_RESET;
+    let names: Vec<&str> = text.split(',').map(str::trim).collect();
+    match names.iter().find(|name| !known(name)) {
+        None => Ok(names.into_iter().map(str::to_owned).collect()),
+        Some(name) => Err(bad_query(format!("types: there are no events of type {name:?}"))),
+    }
 }
 
 /// A client that reconnects by itself sends `Last-Event-ID` to an address that still holds its first `after`: the header is newer.
@@ -112,10 +132,20 @@ enum Ends {
 type Items = Pin<Box<dyn Stream<Item = Result<StreamItem, Error>> + Send>>;
 
 /// A pull under way is kept by the stream, so that a sign of life between never loses an item.
-fn items(subscription: Subscription) -> Items {
-    Box::pin(stream::unfold(subscription, async |mut subscription| {
-        let item = subscription.next().await?;
-        Some((item, subscription))
+fn items(subscription: Subscription, types: Option<Vec<String>>) -> Items {
+    Box::pin(stream::unfold((subscription, types), async |(mut subscription, types)| {
+        loop {
+            let item = subscription.next().await?;
+            let wanted = match (&item, &types) {
+                (Ok(item), Some(types)) => {
+                    item.wire_type == STREAM_RESET || types.iter().any(|wanted| *wanted == item.wire_type)
+                }
+                _ => true,
+            };
+            if wanted {
+                return Some((item, (subscription, types)));
+            }
+        }
     }))
 }
 

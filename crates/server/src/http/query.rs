@@ -75,6 +75,17 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
+const PAGE_DEFAULT: usize = 50;
+const PAGE_MAX: usize = 200;
+
+/// How many entries a page of a list may have.
+pub(crate) fn page_limit(limit: Option<usize>) -> Result<usize, Rejection> {
+    match limit.unwrap_or(PAGE_DEFAULT) {
+        limit @ 1..=PAGE_MAX => Ok(limit),
+        limit => Err(bad_query(format!("limit is {limit}; it can be 1 to {PAGE_MAX}"))),
+    }
+}
+
 pub(crate) fn bad_query(detail: impl Into<String>) -> Rejection {
     Rejection::new(StatusCode::BAD_REQUEST, "bad_query", detail, "compare the address with the API's description")
 }

@@ -8,20 +8,23 @@ use axum::{
     response::Response,
 };
 use serde::Deserialize;
-use tenure_core::{command::Command, ids::SessionId, session::Session};
-use tenure_wire::{CreateSession, Created, Patch, SessionList};
+use tenure_core::{
+    command::Command,
+    ids::SessionId,
+    session::{Life, Session},
+};
+use tenure_engine::{Found, Wanted};
+use tenure_wire::{CreateSession, Created, End, Ended, Patch, SessionList};
 
 use super::{
     App, actor,
     body::Sent,
+    command::run,
     convert, json,
     problem::{Rejection, internal},
-    query::{InSession, Nothing, Params, bad_cursor, bad_query, if_match},
+    query::{InSession, Nothing, Params, bad_cursor, if_match, page_limit},
     view,
 };
-
-const LIST_DEFAULT: usize = 50;
-const LIST_MAX: usize = 200;
 
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
@@ -57,22 +60,24 @@ async fn check_create(app: &App, body: &CreateSession) -> Result<(), Rejection> 
 pub(crate) struct Page {
     limit: Option<usize>,
     cursor: Option<String>,
+    status: Option<String>,
+    label: Option<String>,
+    role: Option<String>,
+    workspace_path: Option<String>,
+    text: Option<String>,
 }
 
 pub(crate) async fn list(State(app): State<Arc<App>>, Params(page): Params<Page>) -> Result<Response, Rejection> {
-    let limit = page.limit.unwrap_or(LIST_DEFAULT);
-    if !(1..=LIST_MAX).contains(&limit) {
-        return Err(bad_query(format!("limit is {limit}; it can be 1 to {LIST_MAX}")));
-    }
+    let limit = page_limit(page.limit)?;
     let before: Option<SessionId> = match page.cursor {
         None => None,
         Some(text) => Some(text.parse().map_err(|_| bad_cursor("cursor is not one that a list gave"))?),
     };
-    // One more than asked for tells whether there is a next page.
-    let mut rows = app.engine.list(before, limit + 1).await?;
-    let more = rows.len() > limit;
-    rows.truncate(limit);
-    let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
+    let Page { status, label, role, workspace_path, text, .. } = page;
+    let wanted = Wanted { status, label, role, workspace_path, text };
+    app.limits.text.wanted(&wanted)?;
+    let Found { rows, next } = app.engine.list(before, limit, &wanted).await?;
+    let next = next.map(|session| session.to_string());
     Ok(json(StatusCode::OK, &SessionList { sessions: rows.into_iter().map(view::row).collect(), next }))
 }
 
@@ -116,6 +121,21 @@ pub(crate) async fn update(
     app.engine.command(session, command, key, actor()).await?;
     drop(place);
     shown(&*app.engine.session(session).await?)
+}
+
+/// Ends the session. One that has ended already is told as it ended.
+pub(crate) async fn delete(
+    State(app): State<Arc<App>>,
+    InSession(session): InSession,
+    _: Params<Nothing>,
+    Sent { body, key }: Sent<End>,
+) -> Result<Response, Rejection> {
+    app.limits.text.reason(body.reason.as_deref())?;
+    let state = app.engine.session(session).await?;
+    match state.life {
+        Life::Open => run(&app, session, Command::End { reason: body.reason }, key).await,
+        _ => Ok(json(StatusCode::OK, &Ended { status: state.status().into() })),
+    }
 }
 
 fn set_header(response: &mut Response, name: header::HeaderName, value: String) -> Result<(), Rejection> {

@@ -14,6 +14,7 @@ use super::{
     json,
     problem::Rejection,
     query::{InSession, InTurn, Nothing, Params, bad_query},
+    view,
 };
 
 pub(crate) async fn start(
@@ -63,5 +64,5 @@ pub(crate) async fn show(
         // A stop does not wait for those who wait: they get what is known now.
         () = app.stop.cancelled() => app.engine.turn(session, turn, None).await?,
     };
-    Ok(json(StatusCode::OK, &record))
+    Ok(json(StatusCode::OK, &view::turn(record)))
 }

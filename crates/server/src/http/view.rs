@@ -4,10 +4,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tenure_core::{
     budget,
-    message::MessageRef,
+    message::{MessageRef, Role},
     model,
     session::{Call, CallState, Session, Turn},
 };
+use tenure_engine::TurnRecord;
 use tenure_store::Row;
 use tenure_wire as wire;
 
@@ -54,6 +55,39 @@ pub(crate) fn row(row: Row) -> wire::SessionRow {
         workspace_path: row.workspace_path.as_ref().into(),
         title: row.title.map(Into::into),
         last_turn_id: row.last_turn_id.map(|turn| turn.to_string()),
+        role: row.role.map(|role| role.as_ref().into()),
+        labels: row.labels.iter().map(|label| label.as_ref().into()).collect(),
+    }
+}
+
+pub(crate) fn role(role: Role) -> wire::Role {
+    match role {
+        Role::System => wire::Role::System,
+        Role::User => wire::Role::User,
+        Role::Assistant => wire::Role::Assistant,
+        Role::Tool => wire::Role::Tool,
+    }
+}
+
+pub(crate) fn turn(record: TurnRecord) -> wire::TurnView {
+    wire::TurnView {
+        id: record.id.to_string(),
+        session_id: record.session_id.to_string(),
+        seq: record.seq,
+        status: word(&record.status),
+        created_at: record.created_at.to_string(),
+        updated_at: record.updated_at.to_string(),
+        messages: record.messages.iter().map(message).collect(),
+        retry_of: record.retry_of.map(|turn| turn.to_string()),
+        model: record.model,
+        response: record
+            .response
+            .map(|answer| wire::Answer { message_id: answer.message_id.to_string(), text: answer.text }),
+        error: record.error.map(|error| wire::TurnError { code: error.code, message: error.message }),
+        verification: record.verification.map(|verification| word(&verification)),
+        spent: spent(&record.spent),
+        cost_micro_usd: record.cost_micro_usd,
+        left: record.left,
     }
 }
 
@@ -105,7 +139,7 @@ fn usage(usage: &model::Usage) -> wire::Usage {
     }
 }
 
-fn spent(spent: &budget::Spent) -> wire::Spent {
+pub(crate) fn spent(spent: &budget::Spent) -> wire::Spent {
     wire::Spent {
         steps: spent.steps,
         tool_calls: spent.tool_calls,
@@ -117,7 +151,7 @@ fn spent(spent: &budget::Spent) -> wire::Spent {
 }
 
 /// The wire's word for one of the core's enums.
-fn word(of: &impl Serialize) -> String {
+pub(crate) fn word(of: &impl Serialize) -> String {
     match value(of) {
         Value::String(word) => word,
         other => other.to_string(),

@@ -20,14 +20,8 @@ gaps! {
     "attachments: image parts" => |d, s| part_is_refused(d, s, "image");
     "attachments: audio parts" => |d, s| part_is_refused(d, s, "audio");
     "attachments: file parts" => |d, s| part_is_refused(d, s, "file");
-    "history: GET …/messages" => |d, s| method_is_unknown(d, s, "GET", "/messages");
-    "sessions: DELETE …" => |d, s| method_is_unknown(d, s, "DELETE", "");
-    "sessions: GET /v1/sessions?status=" => |d, _| query_is_refused(d, "/v1/sessions?status=active".into());
-    "sessions: GET /v1/sessions?label=" => |d, _| query_is_refused(d, "/v1/sessions?label=a".into());
-    "sessions: GET /v1/sessions?role=" => |d, _| query_is_refused(d, "/v1/sessions?role=a".into());
-    "sessions: GET /v1/sessions?text=" => |d, _| query_is_refused(d, "/v1/sessions?text=a".into());
+    "sessions: DELETE …?purge=true" => purge_is_refused;
     "sessions: names and roles in place of an id" => |d, _| label_is_no_id(d);
-    "streams: GET …/events?types=" => |d, s: &str| query_is_refused(d, format!("/v1/sessions/{s}/events?types=turn_started"));
     "streams: GET /v1/events" => |d, _| path_is_unknown(d, "/v1/events".into());
     "streams: GET /events/{id}" => |d, s: &str| path_is_unknown(d, format!("/events/{s}"));
     "sessions: POST …/fork" => |d, s| post_is_unknown(d, s, "/fork");
@@ -35,10 +29,7 @@ gaps! {
     "sessions: GET …/export" => |d, s: &str| path_is_unknown(d, format!("/v1/sessions/{s}/export"));
     "sessions: POST …/compact" => |d, s| post_is_unknown(d, s, "/compact");
     "sessions: POST …/undo" => |d, s| post_is_unknown(d, s, "/undo");
-    "daemon: /metrics" => |d, _| path_is_unknown(d, "/metrics".into());
     "daemon: /openapi.json" => |d, _| path_is_unknown(d, "/openapi.json".into());
-    "daemon: /v1/usage" => |d, _| path_is_unknown(d, "/v1/usage".into());
-    "daemon: /v1/tools" => |d, _| path_is_unknown(d, "/v1/tools".into());
     "daemon: /v1/models" => |d, _| path_is_unknown(d, "/v1/models".into());
     "roles: /v1/roles" => |d, _| path_is_unknown(d, "/v1/roles".into());
     "roles: /v1/projects" => |d, _| path_is_unknown(d, "/v1/projects".into());
@@ -70,13 +61,9 @@ async fn post_is_unknown(daemon: &Daemon, session: &str, path: &str) -> bool {
     daemon.post(&format!("/v1/sessions/{session}{path}"), json!({})).await.code() == "unknown_path"
 }
 
-async fn method_is_unknown(daemon: &Daemon, session: &str, method: &str, path: &str) -> bool {
-    let request = daemon.request(method, &format!("/v1/sessions/{session}{path}"));
-    daemon.send(request).await.code() == "wrong_method"
-}
-
-async fn query_is_refused(daemon: &Daemon, path: String) -> bool {
-    daemon.get(&path).await.code() == "bad_query"
+async fn purge_is_refused(daemon: &Daemon, session: &str) -> bool {
+    let request = daemon.request("DELETE", &format!("/v1/sessions/{session}?purge=true"));
+    daemon.send(request).await.code() == "bad_query"
 }
 
 async fn part_is_refused(daemon: &Daemon, session: &str, kind: &str) -> bool {

@@ -7,6 +7,7 @@ mod commands;
 mod connections;
 mod fuzz;
 mod gaps;
+mod lists;
 mod rig;
 mod s1_api;
 mod s1_data;

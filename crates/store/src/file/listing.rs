@@ -3,6 +3,7 @@
 use std::{collections::HashSet, io, sync::Arc};
 
 use tenure_core::{
+    budget::Spent,
     ids::{SessionId, TurnId},
     time::Timestamp,
 };
@@ -18,6 +19,9 @@ use crate::{
 };
 
 mod rebuild;
+mod row_line;
+
+use row_line::line_of;
 
 const ROW_LINE_BYTES_MAX: usize = 64 << 10;
 /// The file is written anew when it has this many lines more than twice the rows.
@@ -53,6 +57,9 @@ struct Entry {
     workspace_path: Arc<str>,
     title: Option<Box<str>>,
     last_turn_id: Option<TurnId>,
+    role: Option<Arc<str>>,
+    labels: Box<[Arc<str>]>,
+    spent: Spent,
     /// The file does not have it yet: the end of the turn that has begun brings the next row.
     waits: bool,
 }
@@ -137,7 +144,7 @@ impl Loaded {
                 Next::Torn { offset } => break offset,
                 Next::TooLong { .. } => {}
                 Next::Line { bytes, .. } => {
-                    let row = serde_json::from_slice::<Row>(bytes).ok().filter(|row| sessions.contains(&row.id));
+                    let row = row_line::read(bytes).filter(|row| sessions.contains(&row.id));
                     row.into_iter().for_each(|row| rows.put(row.trimmed(), false));
                 }
             }
@@ -212,6 +219,9 @@ impl Rows {
             workspace_path: self.shared(row.workspace_path),
             title: row.title,
             last_turn_id: row.last_turn_id,
+            role: row.role.map(|role| self.shared(role)),
+            labels: row.labels.into_iter().map(|label| self.shared(label)).collect(),
+            spent: row.spent,
             waits,
         };
         match self.entries.binary_search_by_key(&entry.id, |known| known.id) {
@@ -239,7 +249,7 @@ impl Entry {
     fn only_begins(&self, row: &Row) -> bool {
         let same =
             (&*self.status, &*self.workspace_path, &self.title) == (&*row.status, &*row.workspace_path, &row.title);
-        same && self.last_turn_id != row.last_turn_id
+        same && self.labels == row.labels && self.last_turn_id != row.last_turn_id
     }
 
     fn to_row(&self) -> Row {
@@ -251,14 +261,11 @@ impl Entry {
             workspace_path: self.workspace_path.clone(),
             title: self.title.clone(),
             last_turn_id: self.last_turn_id,
+            role: self.role.clone(),
+            labels: self.labels.clone(),
+            spent: self.spent,
         }
     }
-}
-
-fn line_of(row: &Row) -> io::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(row)?;
-    line.push(b'\n');
-    Ok(line)
 }
 
 fn failed(error: io::Error) -> Error {

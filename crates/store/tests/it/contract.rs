@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tenure_core::time::Timestamp;
+use tenure_core::{budget::Spent, time::Timestamp};
 use tenure_store::{
     CreateKey, Epoch, Error, FaultyStore, Limit, MemoryStore, Row, Snapshot, SpoolPage, SpoolRecord, Store, SweepReport,
 };
@@ -247,6 +247,9 @@ async fn rows_are_listed_newest_first(store: &dyn Store) {
             workspace_path: "/tmp/work".into(),
             title: Some("t".repeat(200).into()),
             last_turn_id: Some(turn(n)),
+            role: Some("reviewer".into()),
+            labels: ["one".into(), "two".into()].into(),
+            spent: Spent { steps: 3, micro_usd: 7, ..Spent::default() },
         };
         store.row_put(row.clone()).await.unwrap();
         rows.insert(0, Row { title: Some("t".repeat(80).into()), ..row });

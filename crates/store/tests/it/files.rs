@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use tenure_core::{event::SessionCompleted, time::Timestamp};
+use tenure_core::{budget::Spent, event::SessionCompleted, time::Timestamp};
 use tenure_store::{
     CreateKey, Error, FileStore, Limit, Options, Row, Snapshot, SpoolPage, SpoolRecord, Store, SweepReport,
 };
@@ -30,6 +30,9 @@ fn row(n: u64, status: &str) -> Row {
         workspace_path: "/tmp/work".into(),
         title: None,
         last_turn_id: None,
+        role: Some("reviewer".into()),
+        labels: ["one".into(), "two".into()].into(),
+        spent: Spent { steps: 3, micro_usd: 7, ..Spent::default() },
     }
 }
 
@@ -260,7 +263,10 @@ async fn a_listing_that_is_deleted_or_damaged_is_made_again() {
     // It is on disk again, too.
     assert_eq!(fs::read_to_string(&index).unwrap().lines().count(), 3);
     // Lines that are no rows are passed over, rows of sessions that are gone as well.
-    let gone = serde_json::to_string(&row(9, "active")).unwrap();
+    let gone = serde_json::json!({
+        "id": session(9), "updated_at": Timestamp::from_ms(9), "status": "active", "workspace_path": "/work",
+    });
+    let gone = gone.to_string();
     fs::write(&index, [&good[..], b"\0\0\n{}\n", gone.as_bytes(), b"\n", &good[..20]].concat()).unwrap();
     let store = open(folder.path());
     assert_eq!(store.list(None, 9).await.unwrap(), [row(3, "active"), row(2, "active"), row(1, "active")]);

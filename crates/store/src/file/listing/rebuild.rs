@@ -1,10 +1,11 @@
 //! Makes a row from a session's own files when the listing has none. A guess where it must be: the engine puts a true
 //! row as soon as the session is used.
 
-use std::io;
+use std::{io, sync::Arc};
 
 use serde::Deserialize;
 use tenure_core::{
+    budget::Spent,
     event::{Body, Event},
     ids::{SessionId, TurnId},
     time::Timestamp,
@@ -31,12 +32,14 @@ struct Sketch {
     updated_at: Option<Timestamp>,
     settings: SketchSettings,
     last_turn_id: Option<TurnId>,
+    total: Spent,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct SketchSettings {
     title: Option<String>,
+    labels: Option<Vec<Arc<str>>>,
 }
 
 /// The row of a session with at least one readable event.
@@ -46,18 +49,23 @@ pub(crate) fn row(folder: &Folder, session: SessionId) -> Option<Row> {
     let last = last_event(&*file);
     let sketch: Sketch =
         snapshot::read(folder, session).and_then(|found| serde_json::from_slice(&found.state).ok()).unwrap_or_default();
-    let (workspace_path, title) = match &first.body {
-        Body::SessionCreated(created) => (&*created.settings.workspace_path, created.settings.title.clone()),
-        _ => ("", None),
+    let settings = match &first.body {
+        Body::SessionCreated(created) => Some(&created.settings),
+        _ => None,
     };
+    let labels =
+        || settings.into_iter().flat_map(|settings| &settings.labels).map(|label| label.as_str().into()).collect();
     Some(Row {
         id: session,
         created_at: first.ts,
         updated_at: last.as_ref().map(|event| event.ts).max(sketch.updated_at).unwrap_or(first.ts),
         status: last.as_ref().map_or("active", |event| status_after(&event.body)).into(),
-        workspace_path: workspace_path.into(),
-        title: sketch.settings.title.or(title).map(Into::into),
+        workspace_path: settings.map_or("", |settings| &settings.workspace_path).into(),
+        title: sketch.settings.title.or_else(|| settings?.title.clone()).map(Into::into),
         last_turn_id: last.and_then(|event| event.turn_id).or(sketch.last_turn_id),
+        role: settings.and_then(|settings| settings.role.as_deref()).map(Into::into),
+        labels: sketch.settings.labels.map_or_else(labels, Vec::into_boxed_slice),
+        spent: sketch.total,
     })
 }
 

@@ -17,11 +17,14 @@ fn row(n: u64) -> Row {
         workspace_path: "/data/somebody/projects/a-rather-long-name/of-a-workspace".into(),
         title: Some("🦀".repeat(200).into()),
         last_turn_id: Some(moment.turn_id()),
+        role: Some("reviewer".into()),
+        labels: ["one".into(), "two".into()].into(),
+        spent: Spent { steps: 3, micro_usd: 7, ..Spent::default() },
     }
 }
 
 #[test]
-fn a_row_takes_at_most_500_bytes_with_the_longest_title() {
+fn a_row_takes_at_most_700_bytes_with_the_longest_title() {
     let mut rows = Rows::default();
     for n in 0..10_000 {
         rows.put(row(n).trimmed(), false);
@@ -31,8 +34,8 @@ fn a_row_takes_at_most_500_bytes_with_the_longest_title() {
     let titles: usize = rows.entries.iter().map(|entry| entry.title.as_ref().map_or(0, |t| t.len() + per_piece)).sum();
     let shared: usize = rows.texts.iter().map(|text| text.len() + 16 + per_piece).sum();
     let total = rows.entries.capacity() * size_of::<Entry>() + titles + shared;
-    assert!(total / rows.entries.len() <= 500, "{} bytes a row", total / rows.entries.len());
-    assert_eq!(rows.texts.len(), 2);
+    assert!(total / rows.entries.len() <= 700, "{} bytes a row", total / rows.entries.len());
+    assert_eq!(rows.texts.len(), 5);
 }
 
 #[test]
@@ -54,7 +57,7 @@ fn listing(root: &Path) -> Listing {
 /// The last turns that the file knows, line by line.
 fn written(root: &Path) -> Vec<Option<TurnId>> {
     let text = std::fs::read_to_string(root.join("index.ndjson")).unwrap();
-    text.lines().map(|line| serde_json::from_str::<Row>(line).unwrap().last_turn_id).collect()
+    text.lines().map(|line| row_line::read(line.as_bytes()).unwrap().last_turn_id).collect()
 }
 
 #[tokio::test]

@@ -235,6 +235,9 @@ impl Life {
             workspace_path: "/tmp/work".into(),
             title: Some(format!("title {}", self.dice.number()).into()),
             last_turn_id: None,
+            role: None,
+            labels: Box::default(),
+            spent: Default::default(),
         };
         if let Err(error) = self.store.row_put(row).await {
             self.excused(&error);
