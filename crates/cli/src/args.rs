@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    commands::{approve, ask, cancel, demo, serve, session, sessions},
+    commands::{approve, ask, cancel, completions, demo, doctor, serve, session, sessions, stop},
     exit,
     terminal::Output,
 };
@@ -18,6 +18,7 @@ Examples:
     tenure sessions                          what there is
     tenure session events SESSION --follow   watch one
     tenure approve SESSION                   say yes to what waits there
+    tenure doctor                            is everything as it should be
 
 Commands find the daemon of the data folder, or start one in the background,
 which ends 10 minutes after its last client and turn.";
@@ -60,6 +61,9 @@ pub enum Command {
     Cancel(cancel::Arguments),
     Sessions(sessions::Arguments),
     Session(session::Arguments),
+    Stop(stop::Arguments),
+    Doctor(doctor::Arguments),
+    Completions(completions::Arguments),
 }
 
 fn help_end() -> String {

@@ -3,10 +3,13 @@
 pub mod approve;
 pub mod ask;
 pub mod cancel;
+pub mod completions;
 pub mod demo;
+pub mod doctor;
 pub mod serve;
 pub mod session;
 pub mod sessions;
+pub mod stop;
 
 use std::path::PathBuf;
 
@@ -45,5 +48,8 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Cancel(arguments) => on_one_thread(cancel::run(&context, &arguments)),
         Command::Sessions(arguments) => on_one_thread(sessions::run(&context, &arguments)),
         Command::Session(arguments) => on_one_thread(session::run(&context, &arguments)),
+        Command::Stop(arguments) => on_one_thread(stop::run(&context, &arguments)),
+        Command::Doctor(arguments) => on_one_thread(doctor::run(&context, &arguments)),
+        Command::Completions(arguments) => completions::run(&arguments),
     }
 }

@@ -1,7 +1,7 @@
 //! Finds what people mean by the beginning of an id.
 
 use tenure_client::Client;
-use tenure_wire::SessionRow;
+use tenure_wire::{SessionFilter, SessionRow};
 
 use crate::exit::Problem;
 
@@ -23,22 +23,27 @@ pub async fn session(client: &Client, given: &str) -> anyhow::Result<String> {
         let message = format!("'{given}' is too short for the beginning of a session's id");
         return Err(Problem::usage(message, format!("give at least {PREFIX_CHARS_MIN} characters of it")).into());
     }
-    let rows = all_sessions(client).await?;
+    let rows = sessions(client, usize::MAX, &SessionFilter::default()).await?;
     let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
     Ok(only(&ids, given, "session", "`tenure sessions` lists them")?.to_owned())
 }
 
-/// Every session, newest first.
-pub async fn all_sessions(client: &Client) -> Result<Vec<SessionRow>, tenure_client::Error> {
+/// Sessions that are what is wanted, newest first, as many as may be.
+pub async fn sessions(
+    client: &Client,
+    most: usize,
+    wanted: &SessionFilter,
+) -> Result<Vec<SessionRow>, tenure_client::Error> {
     let (mut rows, mut cursor) = (vec![], None);
-    loop {
-        let page = client.list(PAGE_MAX, cursor.as_deref()).await?;
+    while rows.len() < most {
+        let page = client.list((most - rows.len()).min(PAGE_MAX), cursor.as_deref(), wanted).await?;
         rows.extend(page.sessions);
         match page.next {
             Some(next) => cursor = Some(next),
-            None => return Ok(rows),
+            None => break,
         }
     }
+    Ok(rows)
 }
 
 /// The one id that begins so.

@@ -94,8 +94,22 @@ impl Client {
     }
 
     /// One page of the listing, newest first.
-    pub async fn list(&self, limit: usize, cursor: Option<&str>) -> Result<wire::SessionList, Error> {
-        let mut request = self.request(Method::GET, "/v1/sessions").query(&[("limit", limit)]);
+    pub async fn list(
+        &self,
+        limit: usize,
+        cursor: Option<&str>,
+        wanted: &wire::SessionFilter,
+    ) -> Result<wire::SessionList, Error> {
+        let mut request = self.request(Method::GET, "/v1/sessions").query(&[("limit", limit)]).query(wanted);
+        if let Some(cursor) = cursor {
+            request = request.query(&[("cursor", cursor)]);
+        }
+        self.answer(request).await
+    }
+
+    /// One page of the conversation, oldest first.
+    pub async fn messages(&self, session: &str, cursor: Option<&str>) -> Result<wire::MessageList, Error> {
+        let mut request = self.request(Method::GET, &of(session, "/messages"));
         if let Some(cursor) = cursor {
             request = request.query(&[("cursor", cursor)]);
         }

@@ -18,7 +18,8 @@ pub use policy::{
 };
 pub use problem::Problem;
 pub use request::{
-    Approve, Cancel, CreateSession, Delivery, EmptyCommand, End, Part, Patch, Role, Scope, SendMessage, Verdict,
+    Approve, Cancel, CreateSession, Delivery, EmptyCommand, End, Part, Patch, Role, Scope, SendMessage, SessionFilter,
+    Verdict,
 };
 pub use response::{
     Answer, Approval, ApprovalAnswered, Canceling, Created, Ended, Health, Message, MessageAccepted, MessageList,

@@ -1,12 +1,12 @@
-//! `tenure session`: one session, its events, its end.
+//! `tenure session`: one session, its conversation, its events, its name, its end.
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tenure_client::{
     Client, Until,
-    print::{Detail, Printer, money, span, subject, tamed},
+    print::{Detail, Look, Printer, Tone, money, span, subject, tamed},
 };
-use tenure_wire::{End, Event, SessionView};
+use tenure_wire::{End, Event, Message, Part, Patch, Role, SessionView};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
@@ -43,6 +43,17 @@ enum Command {
         #[arg(long, value_name = "CURSOR", value_parser = cursor)]
         after: Option<String>,
     },
+    /// Its conversation, oldest first
+    Messages {
+        /// The session, by its id or the beginning of it
+        session: String,
+    },
+    /// Give it another title
+    Rename {
+        /// The session, by its id or the beginning of it
+        session: String,
+        title: String,
+    },
     /// Let its interrupted turn go on
     Resume {
         /// The session, by its id or the beginning of it
@@ -71,6 +82,8 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
             let until = if *follow { Until::Forever } else { Until::Present };
             events(context, &client, session, until, after.as_deref()).await
         }
+        Command::Messages { session } => messages(context, &client, session).await,
+        Command::Rename { session, title } => rename(context, &client, session, title).await,
         Command::Resume { session } => resume(context, &client, session).await,
         Command::End { session, reason } => end(context, &client, session, reason.clone()).await,
     }
@@ -114,6 +127,76 @@ fn described(view: &SessionView) -> Vec<String> {
         row("waits", &format!("{}  {}: {about}", approval.tool_call_id, approval.name));
     }
     lines
+}
+
+async fn messages(context: &Context, client: &Client, given: &str) -> anyhow::Result<Exit> {
+    let session = lookup::session(client, given).await?;
+    let (mut all, mut cursor) = (vec![], None);
+    loop {
+        let page = client.messages(&session, cursor.as_deref()).await?;
+        match context.output {
+            terminal::Output::Json => all.extend(page.messages),
+            terminal::Output::Text => {
+                for message in &page.messages {
+                    spoken(message, terminal::stdout_look()).iter().try_for_each(|line| terminal::print_line(line))?;
+                }
+            }
+        }
+        match page.next {
+            Some(next) => cursor = Some(next),
+            None => break,
+        }
+    }
+    if context.output == terminal::Output::Json {
+        terminal::print_json(&json!({ "messages": all }))?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// How much of what a tool printed is shown.
+const TOOL_LINES_MAX: usize = 5;
+
+fn spoken(message: &Message, look: Look) -> Vec<String> {
+    let who = match (message.role, &message.name) {
+        (Role::System, _) => "system".to_owned(),
+        (Role::User, _) => "you".to_owned(),
+        (Role::Assistant, _) => "agent".to_owned(),
+        (Role::Tool, name) => name.clone().unwrap_or_else(|| "tool".into()),
+    };
+    let mut lines = vec![look.paint(Tone::Faint, &format!("{}  {}", tamed(&who), message.created_at))];
+    for part in &message.parts {
+        let text = match part {
+            Part::Text { text } => tamed(text),
+            Part::Image { r#ref, .. } | Part::Audio { r#ref, .. } | Part::File { r#ref, .. } => tamed(r#ref),
+        };
+        let most = if message.role == Role::Tool { TOOL_LINES_MAX } else { usize::MAX };
+        lines.extend(text.lines().take(most).map(|line| format!("  {line}")));
+        let left = text.lines().count().saturating_sub(most);
+        if left > 0 {
+            lines.push(look.paint(Tone::Faint, &format!("  … {left} more lines")));
+        }
+    }
+    for call in &message.tool_calls {
+        let about = subject(&json!({ "input": call.input }));
+        lines.push(look.line(&format!("  → {}: {about}", tamed(&call.name)), 0));
+    }
+    lines.push(String::new());
+    lines
+}
+
+async fn rename(context: &Context, client: &Client, given: &str, title: &str) -> anyhow::Result<Exit> {
+    let session = lookup::session(client, given).await?;
+    let seq = client.session(&session).await?.seq;
+    let patch = Patch { title: Some(title.to_owned()), ..Patch::default() };
+    let view = client.patch(&session, seq, &patch).await?;
+    match context.output {
+        terminal::Output::Json => terminal::print_json(&view)?,
+        terminal::Output::Text => {
+            let title = view.title.unwrap_or_default();
+            terminal::print_line(&format!("{session} is now called {:?}.", tamed(&title)))?;
+        }
+    }
+    Ok(Exit::Ok)
 }
 
 async fn events(

@@ -1,19 +1,28 @@
 //! `tenure sessions`: what there is, newest first.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    path::PathBuf,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use clap::Args;
 use serde_json::json;
 use tenure_client::print::{Look, Tone, span};
 use tenure_core::time::Timestamp;
-use tenure_wire::SessionRow;
+use tenure_wire::{SessionFilter, SessionRow};
 
 use super::Context;
-use crate::{daemon, exit::Exit, lookup, terminal};
+use crate::{
+    daemon,
+    exit::{Exit, Problem},
+    lookup, terminal,
+};
 
 /// List sessions, newest first
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n    tenure sessions\n    tenure sessions --all --json | jq -r '.sessions[].id'")]
+#[command(after_help = "Examples:\n    tenure sessions\n    tenure sessions --status waiting_approval\n    \
+                        tenure sessions --here --text \"flaky test\"\n    \
+                        tenure sessions --all --json | jq -r '.sessions[].id'")]
 pub struct Arguments {
     /// How many at most
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
@@ -21,16 +30,58 @@ pub struct Arguments {
     /// Every one
     #[arg(long, conflicts_with = "limit")]
     all: bool,
+    /// Only those that are so
+    #[arg(long, value_parser = ["active", "waiting_approval", "completed", "failed", "canceled", "expired"])]
+    status: Option<String>,
+    /// Only those with this label
+    #[arg(long)]
+    label: Option<String>,
+    /// Only those of this role
+    #[arg(long)]
+    role: Option<String>,
+    /// Only those whose title or conversation holds these words
+    #[arg(long, value_name = "WORDS")]
+    text: Option<String>,
+    /// Only those that work in this folder
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+    /// Only those that work in the present folder
+    #[arg(long, conflicts_with = "workspace")]
+    here: bool,
+}
+
+impl Arguments {
+    fn wanted(&self) -> anyhow::Result<SessionFilter> {
+        let folder = if self.here { Some(PathBuf::from(".")) } else { self.workspace.clone() };
+        let absolute = |folder: PathBuf| {
+            let found = folder.canonicalize();
+            found.map_err(|error| {
+                let message = format!("{} is no folder: {error}", folder.display());
+                Problem::usage(message, "name one that is there")
+            })
+        };
+        let workspace_path = folder.map(absolute).transpose()?.map(|folder| folder.display().to_string());
+        let Self { status, label, role, text, .. } = self;
+        Ok(SessionFilter {
+            status: status.clone(),
+            label: label.clone(),
+            role: role.clone(),
+            text: text.clone(),
+            workspace_path,
+        })
+    }
 }
 
 pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
+    let wanted = arguments.wanted()?;
     let client = daemon::connect(&context.data).await?;
-    let rows = match arguments.all {
-        true => lookup::all_sessions(&client).await?,
-        false => newest(&client, usize::from(arguments.limit)).await?,
-    };
+    let most = if arguments.all { usize::MAX } else { usize::from(arguments.limit) };
+    let rows = lookup::sessions(&client, most, &wanted).await?;
     match context.output {
         terminal::Output::Json => terminal::print_json(&json!({"sessions": rows}))?,
+        terminal::Output::Text if rows.is_empty() && wanted != SessionFilter::default() => {
+            terminal::print_line("There are no such sessions.")?;
+        }
         terminal::Output::Text if rows.is_empty() => {
             terminal::print_line("There are no sessions yet. Make one: tenure ask \"hello\"")?;
         }
@@ -42,19 +93,6 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
         }
     }
     Ok(Exit::Ok)
-}
-
-async fn newest(client: &tenure_client::Client, limit: usize) -> Result<Vec<SessionRow>, tenure_client::Error> {
-    let (mut rows, mut cursor) = (vec![], None);
-    while rows.len() < limit {
-        let page = client.list((limit - rows.len()).min(lookup::PAGE_MAX), cursor.as_deref()).await?;
-        rows.extend(page.sessions);
-        match page.next {
-            Some(next) => cursor = Some(next),
-            None => break,
-        }
-    }
-    Ok(rows)
 }
 
 fn table(rows: &[SessionRow], now_ms: u64, look: Look) -> Vec<String> {

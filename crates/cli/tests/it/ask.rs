@@ -167,7 +167,7 @@ async fn ask_goes_on_when_the_daemon_is_killed_and_started_again() {
 /// The first session that there will be.
 async fn first_session(daemon: &Daemon) -> String {
     loop {
-        match daemon.client().list(1, None).await.unwrap().sessions.first() {
+        match daemon.client().list(1, None, &Default::default()).await.unwrap().sessions.first() {
             Some(row) => return row.id.clone(),
             None => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
         }

@@ -11,4 +11,5 @@ mod reader;
 mod rig;
 mod secrets;
 mod serve;
+mod tending;
 mod usage;

@@ -38,7 +38,7 @@ async fn the_token_stays_the_same_and_no_other_opens_the_door() {
     assert_eq!(daemon.client().target().token(), first.token());
     let stranger = Client::new(Target::new(daemon.client().target().base_url(), "0".repeat(64)));
     assert!(stranger.health().await.is_ok(), "health needs no token");
-    let refused = stranger.list(1, None).await.unwrap_err();
+    let refused = stranger.list(1, None, &Default::default()).await.unwrap_err();
     assert_eq!(refused.code(), Some("unauthorized"));
     fs::write(folder.data().join("token"), "0".repeat(64)).unwrap();
     let ran = folder.tenure(&["sessions", "--json"]).exits(4);

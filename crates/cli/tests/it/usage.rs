@@ -9,14 +9,37 @@ fn run(arguments: &[&str]) -> Ran {
 #[test]
 fn help_names_every_command_with_examples_and_exit_codes() {
     let help = run(&["--help"]).exits(0).stdout;
-    for word in
-        ["serve", "demo", "ask", "approve", "deny", "cancel", "sessions", "session", "Examples:", "Exit codes:", "130"]
-    {
+    for word in [
+        "serve",
+        "demo",
+        "ask",
+        "approve",
+        "deny",
+        "cancel",
+        "sessions",
+        "session",
+        "stop",
+        "doctor",
+        "completions",
+        "Examples:",
+        "Exit codes:",
+        "130",
+    ] {
         assert!(help.contains(word), "{word} is missing in {help}");
     }
     assert!(!help.contains("__supervise"), "{help}");
     assert!(!run(&["serve", "--help"]).exits(0).stdout.contains("end-when-idle"));
-    for command in [&["ask"][..], &["approve"], &["cancel"], &["sessions"], &["serve"], &["session", "events"]] {
+    for command in [
+        &["ask"][..],
+        &["approve"],
+        &["cancel"],
+        &["sessions"],
+        &["serve"],
+        &["session", "events"],
+        &["stop"],
+        &["doctor"],
+        &["completions"],
+    ] {
         let help = run(&[command, &["--help"]].concat()).exits(0).stdout;
         assert!(help.contains("Example"), "{command:?}: {help}");
     }

@@ -1,0 +1,60 @@
+//! `tenure stop`: ends the folder's daemon. Nothing is lost by it: the next one goes on where this one was.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use tenure_client::discover::{self, Absent};
+
+use super::Context;
+use crate::{
+    exit::{Exit, Problem},
+    terminal,
+};
+
+/// End the daemon of the data folder; the next one goes on where it was
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n    tenure stop\n    tenure stop --data ./data --wait 60")]
+pub struct Arguments {
+    /// How many seconds it may take: requests and tools under way are ended first
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    wait: u64,
+}
+
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
+    let note = match discover::read(&context.data) {
+        Ok(running) => running.note,
+        Err(Absent::NoNote { .. } | Absent::Gone { .. }) => {
+            match context.output {
+                terminal::Output::Json => terminal::print_json(&json!({ "stopped": null }))?,
+                terminal::Output::Text => terminal::print_line("No daemon runs on this data folder.")?,
+            }
+            return Ok(Exit::Ok);
+        }
+        Err(other) => return Err(Problem::no_daemon(other.to_string(), "end that process by hand").into()),
+    };
+    let pid = i32::try_from(note.pid).ok().and_then(Pid::from_raw);
+    let told = pid.map(|pid| kill_process(pid, Signal::TERM));
+    if let Some(Err(error)) = told
+        && error != rustix::io::Errno::SRCH
+    {
+        let message = format!("process {} could not be told to stop: {error}", note.pid);
+        return Err(Problem::failed("not_stopped", message, "stop it as the user who started it").into());
+    }
+    let deadline = Instant::now() + Duration::from_secs(arguments.wait);
+    while discover::is_current(&note) {
+        if Instant::now() > deadline {
+            let message = format!("process {} has not ended within {} s", note.pid, arguments.wait);
+            return Err(Problem::failed("not_stopped", message, "wait longer with --wait, or look at its log").into());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    match context.output {
+        terminal::Output::Json => terminal::print_json(&json!({ "stopped": note.pid }))?,
+        terminal::Output::Text => terminal::print_line(&format!("The daemon (process {}) has ended.", note.pid))?,
+    }
+    Ok(Exit::Ok)
+}
