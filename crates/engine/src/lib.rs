@@ -25,6 +25,7 @@ use tokio::sync::{OnceCell, mpsc::error::TrySendError, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 mod clock;
+mod feed;
 mod files;
 mod history;
 mod hub;
@@ -41,6 +42,7 @@ mod tool_call;
 mod warm;
 
 pub use clock::{Clock, SystemClock};
+pub use feed::{FeedCursor, FeedItem, FeedSubscription};
 pub use hub::StreamItem;
 pub use record::{RecordStatus, Response, TurnError, TurnRecord};
 pub use search::{Found, Wanted};
@@ -48,6 +50,7 @@ pub use standing::{MemoryStanding, Standing};
 pub use subscription::Subscription;
 pub use tally::Counts;
 
+use feed::Feed;
 use hub::{Hubs, lock};
 use redaction::redacted;
 use tally::Tally;
@@ -163,6 +166,7 @@ pub(crate) struct Shared {
     /// Sessions that were put out of memory since the start.
     retired: AtomicUsize,
     pub(crate) tally: Tally,
+    pub(crate) feed: Feed,
     notices: Mutex<Vec<String>>,
 }
 
@@ -172,6 +176,7 @@ const NOTICES_MAX: usize = 100;
 impl Engine {
     /// Starts the engine and begins recovery in the background.
     pub async fn start(parts: Parts) -> Engine {
+        let feed = Feed::new(parts.clock.now());
         let engine = Engine(Arc::new(Shared {
             parts,
             hubs: Hubs::default(),
@@ -182,6 +187,7 @@ impl Engine {
             open_turns: AtomicUsize::new(0),
             retired: AtomicUsize::new(0),
             tally: Tally::default(),
+            feed,
             notices: Mutex::default(),
         }));
         let recovering = engine.clone();
@@ -240,7 +246,7 @@ impl Engine {
         }
         match store.create(id, &decision.events).await {
             Ok((epoch, head)) => {
-                decision.events.iter().for_each(|event| self.0.tally.note(event));
+                decision.events.iter().for_each(|event| self.0.happened(event));
                 let mut warm = Warm::created(self.0.clone(), decision.state, epoch, head);
                 warm.announce().await;
                 self.insert(id, warm).await;
@@ -438,6 +444,11 @@ impl Engine {
         Subscription::open(store, session, after, watch, self.0.stop.clone()).await
     }
 
+    /// What happens in all sessions, at the level of their status: after a place, or from now on.
+    pub fn feed(&self, after: Option<FeedCursor>, follow: bool) -> FeedSubscription {
+        FeedSubscription::open(self.0.clone(), after, follow)
+    }
+
     /// What people should know: damage found, leftovers ended, sessions that could not be recovered.
     pub fn notices(&self) -> Vec<String> {
         for notice in self.0.parts.store.notices() {
@@ -468,6 +479,12 @@ impl Engine {
 }
 
 impl Shared {
+    /// An event that is durable now.
+    pub(crate) fn happened(&self, event: &Event) {
+        self.tally.note(event);
+        self.feed.note(event);
+    }
+
     pub(crate) fn notice(&self, text: String) {
         tracing::warn!("{text}");
         let mut notices = lock(&self.notices);

@@ -79,6 +79,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(metrics::metrics))
+        .route("/v1/events", get(events::of_all))
         .route("/v1/tools", get(tools::list))
         .route("/v1/usage", get(usage::show))
         .route("/v1/sessions", get(session::list).post(session::create))

@@ -109,7 +109,7 @@ impl Warm {
             if let Some(transcript) = &mut self.transcript {
                 transcript.push(event);
             }
-            self.shared.tally.note(event);
+            self.shared.happened(event);
             self.note_record(event);
             self.note_standing(event);
         }

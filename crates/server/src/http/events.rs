@@ -1,6 +1,6 @@
 //! A session's stream as SSE or NDJSON. Items are pulled one by one as the socket takes them: nothing is buffered here, and nothing is written anew.
 
-use std::{collections::VecDeque, io, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::VecDeque, fmt, io, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
@@ -12,7 +12,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream};
 use serde::Deserialize;
 use tenure_core::{cursor::Cursor, event::Body as EventBody};
-use tenure_engine::{Error, StreamItem, Subscription};
+use tenure_engine::{Error, FeedItem, FeedSubscription, StreamItem, Subscription};
 use tenure_wire::{EVENT_STREAM, LAST_EVENT_ID, NDJSON};
 use tokio_util::sync::CancellationToken;
 
@@ -54,10 +54,30 @@ pub(crate) async fn events(
     let format = Format::asked_for(&headers);
     let types = from.types.as_deref().map(types).transpose()?;
     let subscription = app.engine.events(session, after, ends == Ends::WhenStopped).await?;
+    Ok(told(&app, items(subscription, types), format, ends))
+}
+
+/// All sessions at the level of their status.
+pub(crate) async fn of_all(
+    State(app): State<Arc<App>>,
+    Params(from): Params<From>,
+    headers: HeaderMap,
+) -> Result<Response, Rejection> {
+    let after = match last_id(&headers, from.after.as_deref())? {
+        None => None,
+        Some(text) => Some(text.parse().map_err(|()| bad_cursor("the cursor is not one that this stream gave"))?),
+    };
+    let ends = if from.follow.unwrap_or(true) { Ends::WhenStopped } else { Ends::AtThePresent };
+    let types = from.types.as_deref().map(types).transpose()?;
+    let feed = app.engine.feed(after, ends == Ends::WhenStopped);
+    Ok(told(&app, items(feed, types), Format::asked_for(&headers), ends))
+}
+
+fn told<T: Tellable>(app: &App, items: Items<T>, format: Format, ends: Ends) -> Response {
     let (keep_alive, stop) = (app.limits.keep_alive, app.stop.clone());
-    let told = Told { items: items(subscription, types), pieces: VecDeque::new(), format, ends, keep_alive, stop };
+    let told = Told { items, pieces: VecDeque::new(), format, ends, keep_alive, stop };
     let head = [(header::CONTENT_TYPE, format.media_type()), (X_ACCEL_BUFFERING, "no")];
-    Ok((StatusCode::OK, head, Body::from_stream(told.into_stream())).into_response())
+    (StatusCode::OK, head, Body::from_stream(told.into_stream())).into_response()
 }
 
 /// A misspelt type would be waited for in vain, so it is refused.
@@ -72,12 +92,16 @@ fn types(text: &str) -> Result<Vec<String>, Rejection> {
 }
 
 /// A client that reconnects by itself sends `Last-Event-ID` to an address that still holds its first `after`: the header is newer.
-fn cursor(headers: &HeaderMap, after: Option<&str>) -> Result<Cursor, Rejection> {
+fn last_id<'a>(headers: &'a HeaderMap, after: Option<&'a str>) -> Result<Option<&'a str>, Rejection> {
     let header = match headers.get(LAST_EVENT_ID) {
         None => None,
         Some(value) => Some(value.to_str().map_err(|_| bad_cursor("Last-Event-ID is not a cursor"))?),
     };
-    match header.filter(|text| !text.is_empty()).or(after) {
+    Ok(header.filter(|text| !text.is_empty()).or(after))
+}
+
+fn cursor(headers: &HeaderMap, after: Option<&str>) -> Result<Cursor, Rejection> {
+    match last_id(headers, after)? {
         None => Ok(Cursor::START),
         Some(text) => text.parse().map_err(|error: tenure_core::cursor::BadCursor| bad_cursor(error.to_string())),
     }
@@ -105,19 +129,20 @@ impl Format {
 
     /// The pieces that follow each other on the wire. A small item is one; the bytes of a large one may be shared with
     /// other watchers and are never copied.
-    fn write(self, item: &StreamItem) -> VecDeque<Bytes> {
+    fn write(self, item: &impl Tellable) -> VecDeque<Bytes> {
+        let (cursor, wire_type, json) = item.parts();
         // The JSON holds no line end, so that it is one line in both formats.
         let (head, end) = match self {
-            Format::Sse => (format!("id: {}\nevent: {}\ndata: ", item.cursor, &*item.wire_type), "\n\n"),
+            Format::Sse => (format!("id: {cursor}\nevent: {wire_type}\ndata: "), "\n\n"),
             Format::Ndjson => (String::new(), "\n"),
         };
-        if item.json.len() > COPIED_BYTES_MAX {
-            let pieces = [Bytes::from(head), item.json.clone(), Bytes::from_static(end.as_bytes())];
+        if json.len() > COPIED_BYTES_MAX {
+            let pieces = [Bytes::from(head), json.clone(), Bytes::from_static(end.as_bytes())];
             return pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
         }
-        let mut out = BytesMut::with_capacity(head.len() + item.json.len() + end.len());
+        let mut out = BytesMut::with_capacity(head.len() + json.len() + end.len());
         out.put_slice(head.as_bytes());
-        out.put_slice(&item.json);
+        out.put_slice(json);
         out.put_slice(end.as_bytes());
         VecDeque::from([out.freeze()])
     }
@@ -129,29 +154,70 @@ enum Ends {
     AtThePresent,
 }
 
-type Items = Pin<Box<dyn Stream<Item = Result<StreamItem, Error>> + Send>>;
+/// What a stream tells, one by one.
+trait Tellable: Send + 'static {
+    /// Its cursor, its type and its envelope.
+    fn parts(&self) -> (impl fmt::Display, &str, &Bytes);
+}
+
+impl Tellable for StreamItem {
+    fn parts(&self) -> (impl fmt::Display, &str, &Bytes) {
+        (self.cursor, &self.wire_type, &self.json)
+    }
+}
+
+impl Tellable for FeedItem {
+    fn parts(&self) -> (impl fmt::Display, &str, &Bytes) {
+        (self.cursor, &self.wire_type, &self.json)
+    }
+}
+
+/// Where items come from.
+trait Source: Send + 'static {
+    type Item: Tellable;
+    fn next(&mut self) -> impl Future<Output = Option<Result<Self::Item, Error>>> + Send;
+}
+
+impl Source for Subscription {
+    type Item = StreamItem;
+
+    async fn next(&mut self) -> Option<Result<StreamItem, Error>> {
+        Subscription::next(self).await
+    }
+}
+
+impl Source for FeedSubscription {
+    type Item = FeedItem;
+
+    async fn next(&mut self) -> Option<Result<FeedItem, Error>> {
+        FeedSubscription::next(self).await
+    }
+}
+
+type Items<T> = Pin<Box<dyn Stream<Item = Result<T, Error>> + Send>>;
 
 /// A pull under way is kept by the stream, so that a sign of life between never loses an item.
-fn items(subscription: Subscription, types: Option<Vec<String>>) -> Items {
-    Box::pin(stream::unfold((subscription, types), async |(mut subscription, types)| {
+fn items<S: Source>(source: S, types: Option<Vec<String>>) -> Items<S::Item> {
+    Box::pin(stream::unfold((source, types), async |(mut source, types)| {
         loop {
-            let item = subscription.next().await?;
+            let item = source.next().await?;
             let wanted = match (&item, &types) {
                 (Ok(item), Some(types)) => {
-                    item.wire_type == STREAM_RESET || types.iter().any(|wanted| *wanted == item.wire_type)
+                    let (_, wire_type, _) = item.parts();
+                    wire_type == STREAM_RESET || types.iter().any(|wanted| wanted == wire_type)
                 }
                 _ => true,
             };
             if wanted {
-                return Some((item, (subscription, types)));
+                return Some((item, (source, types)));
             }
         }
     }))
 }
 
 /// What one client is told.
-struct Told {
-    items: Items,
+struct Told<T> {
+    items: Items<T>,
     /// What is left of an item that goes out in pieces.
     pieces: VecDeque<Bytes>,
     format: Format,
@@ -160,7 +226,7 @@ struct Told {
     stop: CancellationToken,
 }
 
-impl Told {
+impl<T: Tellable> Told<T> {
     fn into_stream(self) -> impl Stream<Item = io::Result<Bytes>> + Send {
         stream::unfold(Some(self), async |told| {
             let mut told = told?;

@@ -22,7 +22,6 @@ gaps! {
     "attachments: file parts" => |d, s| part_is_refused(d, s, "file");
     "sessions: DELETE …?purge=true" => purge_is_refused;
     "sessions: names and roles in place of an id" => |d, _| label_is_no_id(d);
-    "streams: GET /v1/events" => |d, _| path_is_unknown(d, "/v1/events".into());
     "streams: GET /events/{id}" => |d, s: &str| path_is_unknown(d, format!("/events/{s}"));
     "sessions: POST …/fork" => |d, s| post_is_unknown(d, s, "/fork");
     "sessions: POST …/export" => |d, s| post_is_unknown(d, s, "/export");

@@ -215,3 +215,65 @@ async fn delete_ends_a_session_once() {
     let events = daemon.events(&session).await;
     assert_eq!(types(&events).iter().filter(|kind| **kind == "session_completed").count(), 1);
 }
+
+/// The events of a stream that is read to its end: the cursor and the envelope of each.
+async fn feed(daemon: &Daemon, query: &str) -> Vec<(String, Value)> {
+    let request = daemon.request("GET", &format!("/v1/events?follow=false{query}"));
+    let text = request.send().await.unwrap().text().await.unwrap();
+    let field = |block: &str, name: &str| {
+        let line = block.lines().find_map(|line| line.strip_prefix(name)).expect("a whole event").to_owned();
+        line.strip_prefix(": ").unwrap().to_owned()
+    };
+    let blocks = text.split("\n\n").filter(|block| !block.is_empty());
+    blocks.map(|block| (field(block, "id"), serde_json::from_str(&field(block, "data")).unwrap())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_sessions_are_followed_at_the_level_of_their_status() {
+    let daemon = Daemon::on_disk(Arc::new(tempfile::tempdir().unwrap())).await;
+    assert_eq!(feed(&daemon, "").await, []);
+    // Somebody who watches is told at once.
+    let request = daemon.request("GET", "/v1/events").header("accept", "application/x-ndjson");
+    let mut live = request.send().await.unwrap();
+    let first = daemon.scripted(json!([text_step("Hello.")]), json!({})).await;
+    let second = daemon.scripted(json!([text_step("Hello.")]), json!({})).await;
+    for session in [&first, &second] {
+        let turn = daemon.say(session, "hi").await;
+        daemon.completed(&daemon.rested(session, &turn).await);
+    }
+    let mut told = String::new();
+    while told.lines().count() < 6 {
+        let chunk = tokio::time::timeout(std::time::Duration::from_secs(20), live.chunk()).await.unwrap().unwrap();
+        told.push_str(std::str::from_utf8(&chunk.expect("the stream goes on")).unwrap());
+    }
+    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for session in [&first, &second] {
+        let own: Vec<Value> = told.iter().filter(|event| event["session_id"] == json!(session)).cloned().collect();
+        assert_eq!(types(&own), ["session_created", "turn_started", "turn_completed"]);
+        // It is the event of the log, word by word.
+        let all = daemon.events(session).await;
+        assert!(own.iter().all(|event| all.contains(event)));
+    }
+    // A watcher that comes back goes on where it was.
+    let begin = feed(&daemon, "&after=0-0").await;
+    assert_eq!(begin.len(), 1);
+    assert_eq!(begin[0].1["type"], "stream_reset");
+    let place = begin[0].0.clone();
+    assert_eq!(feed(&daemon, &format!("&after={place}")).await, []);
+    let third = daemon.create(json!({})).await;
+    daemon.post(&format!("/v1/sessions/{third}/end"), json!({})).await.ok();
+    let more = feed(&daemon, &format!("&after={place}")).await;
+    let events: Vec<Value> = more.iter().map(|(_, event)| event.clone()).collect();
+    assert_eq!(types(&events), ["session_created", "session_completed"]);
+    let rest = feed(&daemon, &format!("&after={}", more[0].0)).await;
+    assert_eq!(rest, more[1..]);
+    let some = feed(&daemon, &format!("&after={place}&types=session_completed")).await;
+    assert_eq!(some, more[1..]);
+    for bad in ["after=x", "after=1-", "types=odd", "x=1"] {
+        assert_eq!(daemon.get(&format!("/v1/events?{bad}")).await.status, 400, "{bad}");
+    }
+    // Another life of the daemon says that something may be missing.
+    let again = Daemon::on_disk(daemon.end().await).await;
+    let after = feed(&again, &format!("&after={place}")).await;
+    assert_eq!((after.len(), &after[0].1["type"]), (1, &json!("stream_reset")));
+}
