@@ -4,6 +4,7 @@ pub mod approve;
 pub mod ask;
 pub mod cancel;
 pub mod completions;
+pub mod config;
 pub mod demo;
 pub mod doctor;
 pub mod serve;
@@ -50,6 +51,7 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Session(arguments) => on_one_thread(session::run(&context, &arguments)),
         Command::Stop(arguments) => on_one_thread(stop::run(&context, &arguments)),
         Command::Doctor(arguments) => on_one_thread(doctor::run(&context, &arguments)),
+        Command::Config(arguments) => config::run(&context, &arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use tenure_client::discover;
 use tenure_core::policy::Policy;
 use tenure_core::redact::{Secrets, is_secret_name};
@@ -144,6 +144,31 @@ fn settle(arguments: &Arguments, config: Config) -> anyhow::Result<Settings> {
         secrets: config.secrets,
         secret_variables: config.secret_variables,
     })
+}
+
+/// Every setting of the file and what it comes to. Secrets are named, never shown.
+pub fn shown(arguments: &Arguments, config: Config) -> anyhow::Result<Vec<(&'static str, Value)>> {
+    let Settings { listen, durability, engine, limits, policy, secrets, secret_variables, .. } =
+        settle(arguments, config)?;
+    let durability = match durability {
+        Durability::Power => "power",
+        Durability::Process => "process",
+    };
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    Ok(vec![
+        ("listen", json!(listen)),
+        ("default_model", json!(engine.default_model)),
+        ("durability", json!(durability)),
+        ("verify_commands", json!(engine.verify_commands)),
+        ("idle_evict_ms", json!(ms(engine.idle_evict))),
+        ("secret_variables", json!(secret_variables)),
+        ("recovery.resume", json!(policy.recovery.resume)),
+        ("secrets", json!(secrets.keys().collect::<Vec<_>>())),
+        ("limits.connections_max", json!(limits.connections_max)),
+        ("limits.body_bytes_max", json!(limits.body_bytes_max)),
+        ("limits.mailbox_max", json!(engine.mailbox_max)),
+        ("limits.stop_grace_ms", json!(ms(limits.stop_grace))),
+    ])
 }
 
 fn set<T>(place: &mut T, said: Option<T>) {

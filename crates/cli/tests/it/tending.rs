@@ -115,3 +115,43 @@ fn completions_are_scripts_that_their_shell_takes() {
         }
     }
 }
+
+#[test]
+fn settings_are_shown_with_their_origins_and_secrets_are_not() {
+    let folder = Folder::new();
+    let setting = |ran: &Ran, name: &str| {
+        let settings = ran.json()["settings"].as_array().unwrap().clone();
+        let found = settings.into_iter().find(|setting| setting["name"] == name).unwrap();
+        (found["value"].clone(), found["origin"].clone())
+    };
+    let none = folder.tenure(&["config", "show", "--json"]).exits(0);
+    assert_eq!(setting(&none, "listen"), (json!("127.0.0.1:8787"), json!("default")));
+    assert!(folder.tenure(&["config", "check"]).exits(0).stdout.contains("all defaults"));
+    folder.config("listen = \"127.0.0.1:9\"\ndurability = \"process\"\n[limits]\nmailbox_max = 7\n[secrets]\nDOOR = \"very secret\"\n");
+    let mut command = folder.command(&["config", "show", "--json"]);
+    let said = Ran::of(command.env("TENURE_DURABILITY", "power").output().unwrap()).exits(0);
+    assert_eq!(setting(&said, "listen"), (json!("127.0.0.1:9"), json!("file")));
+    assert_eq!(setting(&said, "durability"), (json!("power"), json!("TENURE_DURABILITY")));
+    assert_eq!(setting(&said, "limits.mailbox_max"), (json!(7), json!("file")));
+    assert_eq!(setting(&said, "limits.body_bytes_max").1, "default");
+    assert_eq!(setting(&said, "secrets"), (json!(["DOOR"]), json!("file")));
+    let text = folder.tenure(&["config", "show"]).exits(0).stdout;
+    assert!(text.contains("mailbox_max") && !text.contains("very secret") && !said.stdout.contains("very secret"));
+    assert!(folder.tenure(&["config", "check"]).exits(0).stdout.contains("is fine"));
+    // Every key that the help of `serve` lists is shown.
+    let help = folder.tenure(&["serve", "--help"]).exits(0).stdout;
+    let keys = help.lines().filter_map(|line| line.trim().split_once(" = ")).map(|(key, _)| key);
+    for key in keys.filter(|key| !key.contains(' ')) {
+        assert!(
+            text.lines().any(|line| line.split_whitespace().next().is_some_and(|name| name.ends_with(key))),
+            "{key}"
+        );
+    }
+    folder.config("durability = \"disk\"\n");
+    let ran = folder.tenure(&["config", "check"]).exits(2);
+    assert!(ran.stderr.contains("config.toml:1: "), "{ran:?}");
+    let mut command = folder.command(&["config", "show"]);
+    folder.config("");
+    let ran = Ran::of(command.env("TENURE_LISTEN", "here").output().unwrap()).exits(2);
+    assert!(ran.stderr.contains("here"), "{ran:?}");
+}
