@@ -27,6 +27,7 @@ All keys and their defaults:
     [limits]
     connections_max = 4096
     body_bytes_max = 1048576
+    attachment_bytes_max = 10485760
     mailbox_max = 256               # commands that may wait for one session
     stop_grace_ms = 5000            # what requests under way get when the daemon stops"#;
 
@@ -58,6 +59,7 @@ pub struct Recovery {
 pub struct Limits {
     pub connections_max: Option<Positive>,
     pub body_bytes_max: Option<Positive>,
+    pub attachment_bytes_max: Option<Positive>,
     pub mailbox_max: Option<Positive>,
     #[serde(rename = "stop_grace_ms", deserialize_with = "millis")]
     pub stop_grace: Option<Duration>,

@@ -7,7 +7,7 @@ use crate::{
     budget::Budgets,
     event::{Actor, ContextSeeded},
     ids::{CallId, MessageId, TurnId},
-    message::{Delivery, Part, Role},
+    message::{Attachment, Delivery, Part, Role},
     model::{Fault, MicroUsd, StopReason, Thinking, Usage},
     policy::{Policy, Scope},
     tool::{CallClass, Intent, ToolCall, ToolResult},
@@ -59,6 +59,10 @@ pub enum Command {
         /// same key are the same request, whatever the settings are by then.
         said: Option<String>,
     },
+    /// A file whose bytes are durable beside the log.
+    Attach {
+        attachment: Attachment,
+    },
     End {
         reason: Option<String>,
     },
@@ -75,6 +79,7 @@ impl Command {
             Command::Retry { .. } => "retry",
             Command::Resume { .. } => "resume",
             Command::Update { .. } => "update",
+            Command::Attach { .. } => "attachments",
             Command::End { .. } => "end",
         }
     }
@@ -132,6 +137,9 @@ pub enum Answer {
     },
     Updated {
         seq: u64,
+    },
+    Attached {
+        attachment: Attachment,
     },
     Ended {
         status: String,

@@ -7,7 +7,7 @@ use crate::{
     budget::{Breach, Budgets, Spent},
     command::{KeyUse, digest_of},
     ids::{CallId, MessageId, SessionId, TurnId},
-    message::{Delivery, MessageRef, Part, Role},
+    message::{Attachment, Delivery, MessageRef, Part, Role},
     model::{Fault, MicroUsd, StopReason, Thinking, Usage},
     policy::{Policy, Scope},
     session::Settings,
@@ -153,6 +153,7 @@ bodies! {
     SessionExpired "session_expired",
     MessageAdded "message_added",
     MessageDelivered "message_delivered",
+    AttachmentAdded "attachment_added",
     TurnQueued "turn_queued",
     TurnStarted "turn_started",
     TurnCompleted "turn_completed",
@@ -205,6 +206,8 @@ data! {
         delivery: Delivery,
         auto_run: bool,
     }
+    /// Its bytes are durable.
+    AttachmentAdded { #[serde(flatten)] attachment: Attachment, }
     /// A steering message entered the request of this step.
     MessageDelivered { message_id: MessageId, step: u32, }
 

@@ -28,6 +28,14 @@ impl Part {
         Part::Text { text: text.into() }
     }
 
+    /// The attachment that it stands for.
+    pub fn attachment(&self) -> Option<&str> {
+        match self {
+            Part::Text { .. } => None,
+            Part::Image { r#ref, .. } | Part::Audio { r#ref, .. } | Part::File { r#ref, .. } => Some(r#ref),
+        }
+    }
+
     pub fn kind(&self) -> &'static str {
         match self {
             Part::Text { .. } => "text",
@@ -47,6 +55,17 @@ pub fn joined_text(parts: &[Part]) -> String {
         }
     }
     all
+}
+
+/// A file that somebody gave to a session; its bytes lie beside the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// `attachments/<name>`: how parts of messages name it.
+    pub r#ref: String,
+    pub mime_type: String,
+    pub bytes: u64,
+    /// Of its bytes.
+    pub digest: String,
 }
 
 /// What to do with a message while a turn is under way.

@@ -12,7 +12,7 @@ use crate::{
     command::{Answer, Verdict},
     event::{CallOrigin, Verification},
     ids::{CallId, MessageId, SessionId, TurnId},
-    message::MessageRef,
+    message::{Attachment, MessageRef},
     policy::{Policy, Scope},
     time::Timestamp,
     tool::{Intent, ToolCall, VerifyPlan, VerifySource},
@@ -35,6 +35,8 @@ pub const SETTLED_MAX: usize = 64;
 pub const ANSWERED_MAX: usize = 64;
 /// Calls that a session remembers as allowed, and as forbidden.
 pub const GRANTS_MAX: usize = 256;
+/// Files that one session may be given.
+pub const ATTACHMENTS_MAX: usize = 256;
 /// How long an idempotency key is kept.
 pub const KEY_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 /// Automatic resumes without progress.
@@ -108,6 +110,8 @@ pub struct Session {
     pub context_from: u64,
     pub total: Spent,
     pub children: Vec<SessionId>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
     /// Idempotency keys of the last 24 hours, by endpoint and key.
     pub keys: Arc<BTreeMap<String, KeyRecord>>,
 }

@@ -24,6 +24,7 @@ use tenure_store::{CreateKey, Store};
 use tokio::sync::{OnceCell, mpsc::error::TrySendError, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+mod attach;
 mod clock;
 mod feed;
 mod files;
@@ -41,6 +42,7 @@ mod tally;
 mod tool_call;
 mod warm;
 
+pub use attach::NewFile;
 pub use clock::{Clock, SystemClock};
 pub use feed::{FeedCursor, FeedItem, FeedSubscription};
 pub use hub::StreamItem;

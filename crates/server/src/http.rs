@@ -1,5 +1,6 @@
 //! The HTTP door: routes, the guard before them, and what all requests share.
 
+mod attachments;
 mod body;
 mod checks;
 mod command;
@@ -85,6 +86,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/sessions", get(session::list).post(session::create))
         .route("/v1/sessions/{session}", get(session::show).merge(patch(session::update)).delete(session::delete))
         .route("/v1/sessions/{session}/messages", get(messages::list).post(command::send_message))
+        .route("/v1/sessions/{session}/attachments", get(attachments::list).post(attachments::upload))
+        .route("/v1/sessions/{session}/attachments/{file}", get(attachments::download))
         .route("/v1/sessions/{session}/events", get(events::events))
         .route("/v1/sessions/{session}/approve", post(command::approve))
         .route("/v1/sessions/{session}/cancel", post(command::cancel))

@@ -7,6 +7,8 @@ pub struct Limits {
     /// Connections at one time; one more is answered `too_many_connections` and closed.
     pub connections_max: usize,
     pub body_bytes_max: usize,
+    /// Of one attachment.
+    pub attachment_bytes_max: usize,
     /// How much of a body that is not wanted is read and dropped, so that its sender gets to see the answer.
     pub drain_bytes_max: usize,
     pub header_bytes_max: usize,
@@ -47,6 +49,7 @@ impl Default for Limits {
         Self {
             connections_max: 4096,
             body_bytes_max: 1024 * 1024,
+            attachment_bytes_max: 10 * 1024 * 1024,
             drain_bytes_max: 8 * 1024 * 1024,
             header_bytes_max: 32 * 1024,
             headers_max: 64,

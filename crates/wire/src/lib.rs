@@ -18,13 +18,13 @@ pub use policy::{
 };
 pub use problem::Problem;
 pub use request::{
-    Approve, Cancel, CreateSession, Delivery, EmptyCommand, End, Part, Patch, Role, Scope, SendMessage, SessionFilter,
-    Verdict,
+    Approve, Cancel, CreateSession, Delivery, EmptyCommand, End, NewAttachment, Part, Patch, Role, Scope, SendMessage,
+    SessionFilter, Verdict,
 };
 pub use response::{
-    Answer, Approval, ApprovalAnswered, Canceling, Created, Ended, Health, Message, MessageAccepted, MessageList,
-    MessageRef, OpenTurn, Ready, SessionList, SessionRow, SessionView, Spent, ToolCall, ToolList, ToolView, TurnError,
-    TurnStarted, TurnView, Usage, UsageView,
+    Answer, Approval, ApprovalAnswered, AttachmentList, AttachmentView, Canceling, Created, Ended, Health, Message,
+    MessageAccepted, MessageList, MessageRef, OpenTurn, Ready, SessionList, SessionRow, SessionView, Spent, ToolCall,
+    ToolList, ToolView, TurnError, TurnStarted, TurnView, Usage, UsageView,
 };
 
 /// The media type of a request's and an ordinary response's body.

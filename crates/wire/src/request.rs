@@ -76,6 +76,14 @@ requests! {
     End {
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
     }
+    /// `POST …/attachments`, as JSON.
+    NewAttachment {
+        /// A file name; what is not plain in it is replaced.
+        name: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")] mime_type: Option<String>,
+        /// The bytes, in base64.
+        data: String,
+    }
     /// `POST …/turns`, `…/retry` and `…/resume`, which need no body.
     EmptyCommand {}
 }

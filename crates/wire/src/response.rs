@@ -69,6 +69,18 @@ responses! {
     }
     ToolCall { id: String, name: String, input: Value, }
 
+    /// A file that a session was given.
+    AttachmentView {
+        /// How parts of messages name it.
+        r#ref: String,
+        mime_type: String,
+        bytes: u64,
+        /// BLAKE3 of its bytes.
+        digest: String,
+    }
+    /// `GET …/attachments`.
+    AttachmentList { attachments: Vec<AttachmentView>, }
+
     /// `GET /v1/tools`.
     ToolList { tools: Vec<ToolView>, }
     ToolView {

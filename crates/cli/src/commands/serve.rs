@@ -129,6 +129,7 @@ fn settle(arguments: &Arguments, config: Config) -> anyhow::Result<Settings> {
     set(&mut engine.mailbox_max, config.limits.mailbox_max.map(|Positive(max)| max));
     set(&mut limits.connections_max, config.limits.connections_max.map(|Positive(max)| max));
     set(&mut limits.body_bytes_max, config.limits.body_bytes_max.map(|Positive(max)| max));
+    set(&mut limits.attachment_bytes_max, config.limits.attachment_bytes_max.map(|Positive(max)| max));
     set(&mut limits.stop_grace, config.limits.stop_grace);
     let durability = arguments.durability.or(config.durability).unwrap_or(Durability::Power);
     let end_when_idle = arguments.end_when_idle_ms.map(Duration::from_millis);
@@ -166,6 +167,7 @@ pub fn shown(arguments: &Arguments, config: Config) -> anyhow::Result<Vec<(&'sta
         ("secrets", json!(secrets.keys().collect::<Vec<_>>())),
         ("limits.connections_max", json!(limits.connections_max)),
         ("limits.body_bytes_max", json!(limits.body_bytes_max)),
+        ("limits.attachment_bytes_max", json!(limits.attachment_bytes_max)),
         ("limits.mailbox_max", json!(engine.mailbox_max)),
         ("limits.stop_grace_ms", json!(ms(limits.stop_grace))),
     ])

@@ -47,6 +47,7 @@ impl Session {
             context_from: event.seq,
             total: Spent::default(),
             children: Vec::new(),
+            attachments: Vec::new(),
             keys: Arc::default(),
         };
         session.remember_key(event.key.as_ref(), event.ts);
@@ -62,6 +63,7 @@ impl Session {
         let (seq, at, turn) = (event.seq, event.ts, event.turn_id);
         match &event.body {
             Body::SessionCreated(created) => self.reset(&created.policy, &created.budgets),
+            Body::AttachmentAdded(added) => self.attachments.push(added.attachment.clone()),
             Body::SessionUpdated(updated) => {
                 if let Some(title) = &updated.title {
                     self.settings.title = Some(title.clone());

@@ -1,6 +1,7 @@
 //! Table tests of the session machine: given these inputs, when this one comes, then these events and wants.
 
 mod approvals;
+mod attachments;
 mod budgets;
 mod calls;
 mod cancel;

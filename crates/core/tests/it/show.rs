@@ -57,6 +57,7 @@ impl World {
         let turn = event.turn_id.map_or("-".to_owned(), |turn| self.show_turn(turn));
         let rest = match &event.body {
             Body::SessionCreated(_) | Body::ContextSeeded(_) => String::new(),
+            Body::AttachmentAdded(data) => data.attachment.r#ref.clone(),
             Body::SessionUpdated(data) => {
                 let title = data.title.as_deref().map(|title| format!("title {title}"));
                 let policy = data.policy.as_ref().map(|_| "policy".to_owned());
@@ -144,6 +145,7 @@ impl World {
             }
             Answer::Canceling { turn_id } => format!("canceling {}", self.show_turn(*turn_id)),
             Answer::Updated { seq } => format!("updated {seq}"),
+            Answer::Attached { attachment } => format!("attached {}", attachment.r#ref),
             Answer::Ended { status } => format!("ended {status}"),
         }
     }

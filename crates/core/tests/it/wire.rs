@@ -32,6 +32,9 @@ fn sample(wire_type: &str) -> Value {
             "parts": [{"type": "text", "text": "hi"}, {"type": "image", "ref": "attachments/a.png", "mime_type": "image/png"}],
         }),
         "message_delivered" => json!({"message_id": message, "step": 2}),
+        "attachment_added" => {
+            json!({"ref": "attachments/a.png", "mime_type": "image/png", "bytes": 3, "digest": "d"})
+        }
         "turn_queued" => json!({"messages": refs}),
         "turn_started" => json!({"messages": refs, "retry_of": turn, "model": "m"}),
         "turn_completed" => {

@@ -79,7 +79,8 @@ impl Warm {
                 title.iter_mut().chain(labels.iter_mut().flatten()).for_each(clean);
                 policy.iter_mut().for_each(|policy| **policy = redacted(secrets, &**policy));
             }
-            Command::StartTurn | Command::Retry { .. } | Command::Resume { .. } => {}
+            // A name that was made of a secret would not be found under another one: it is made without it.
+            Command::Attach { .. } | Command::StartTurn | Command::Retry { .. } | Command::Resume { .. } => {}
         }
     }
 

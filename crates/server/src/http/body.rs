@@ -48,6 +48,7 @@ keyed! {
     Cancel Some(Self::default());
     End Some(Self::default());
     EmptyCommand Some(Self::default());
+    NewAttachment None;
 }
 
 /// A body and the key that came in it or in the header.
@@ -60,18 +61,23 @@ impl<T: Keyed> FromRequest<Arc<App>> for Sent<T> {
     type Rejection = Rejection;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Rejection> {
-        let (parts, body) = request.into_parts();
-        let bytes = read(&parts.headers, body, &app.limits).await?;
-        let mut body = match T::left_out() {
-            Some(left_out) if bytes.is_empty() => left_out,
-            _ => parse(&bytes)?,
-        };
-        let key = key::one_of(&parts.headers, body.take_key())?;
-        Ok(Sent { body, key })
+        sent(request, &app.limits, app.limits.body_bytes_max).await
     }
 }
 
-async fn read(headers: &HeaderMap, body: Body, limits: &Limits) -> Result<Bytes, Rejection> {
+/// A JSON body of at most so many bytes.
+pub(crate) async fn sent<T: Keyed>(request: Request, limits: &Limits, bytes_max: usize) -> Result<Sent<T>, Rejection> {
+    let (parts, body) = request.into_parts();
+    let bytes = read(&parts.headers, body, limits, bytes_max).await?;
+    let mut body = match T::left_out() {
+        Some(left_out) if bytes.is_empty() => left_out,
+        _ => parse(&bytes)?,
+    };
+    let key = key::one_of(&parts.headers, body.take_key())?;
+    Ok(Sent { body, key })
+}
+
+async fn read(headers: &HeaderMap, body: Body, limits: &Limits, bytes_max: usize) -> Result<Bytes, Rejection> {
     if !body.is_end_stream() && !is_json(headers) {
         drain_body(headers, body, limits).await;
         return Err(Rejection::new(
@@ -81,16 +87,26 @@ async fn read(headers: &HeaderMap, body: Body, limits: &Limits) -> Result<Bytes,
             "send 'Content-Type: application/json'",
         ));
     }
-    let too_large = u64::try_from(limits.body_bytes_max).is_ok_and(|max| body.size_hint().lower() > max);
+    read_whole(headers, body, limits, bytes_max).await
+}
+
+/// A body of any kind, of at most so many bytes.
+pub(crate) async fn read_whole(
+    headers: &HeaderMap,
+    body: Body,
+    limits: &Limits,
+    bytes_max: usize,
+) -> Result<Bytes, Rejection> {
+    let too_large = u64::try_from(bytes_max).is_ok_and(|max| body.size_hint().lower() > max);
     if too_large {
         drain_body(headers, body, limits).await;
-        return Err(body_too_large(limits));
+        return Err(body_too_large(bytes_max));
     }
-    match timeout(limits.body_read, collect(body, limits.body_bytes_max)).await {
+    match timeout(limits.body_read, collect(body, bytes_max)).await {
         Ok(Collected::All(bytes)) => Ok(bytes),
         Ok(Collected::TooLarge(rest)) => {
             drain_body(headers, rest, limits).await;
-            Err(body_too_large(limits))
+            Err(body_too_large(bytes_max))
         }
         Ok(Collected::Cut) => Err(Rejection::bad_request("the body ended before its end", "send the request again")),
         Err(_) => Err(Rejection::new(
@@ -127,8 +143,8 @@ async fn collect(mut body: Body, bytes_max: usize) -> Collected {
     }
 }
 
-fn body_too_large(limits: &Limits) -> Rejection {
-    let detail = format!("the body is larger than {} bytes", limits.body_bytes_max);
+fn body_too_large(bytes_max: usize) -> Rejection {
+    let detail = format!("the body is larger than {bytes_max} bytes");
     Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail, "send less in one request")
         .header(header::CONNECTION, "close")
 }

@@ -99,19 +99,20 @@ impl TextLimits {
     /// Only text is taken for now, and it has to say something.
     pub(crate) fn parts(&self, parts: &[Part]) -> Checked {
         at_most("parts", parts.len(), self.parts_max, "entries")?;
-        if let Some(other) = parts.iter().find(|part| !matches!(part, Part::Text { .. })) {
-            return Err(Rejection::new(
-                StatusCode::BAD_REQUEST,
-                "unsupported_part",
-                format!("a part of type '{}' cannot be taken", other.kind()),
-                "send text parts only",
-            ));
-        }
-        let says_something = parts.iter().any(|part| matches!(part, Part::Text { text } if !text.trim().is_empty()));
+        let says = |part: &Part| match part {
+            Part::Text { text } => !text.trim().is_empty(),
+            Part::Image { .. } | Part::Audio { .. } | Part::File { .. } => true,
+        };
+        let says_something = parts.iter().any(says);
         if says_something {
             return Ok(());
         }
-        Err(Rejection::new(StatusCode::BAD_REQUEST, "empty_message", "the message has no text", "add a text part"))
+        Err(Rejection::new(
+            StatusCode::BAD_REQUEST,
+            "empty_message",
+            "the message has neither text nor a file",
+            "add a text part",
+        ))
     }
 
     /// An absolute path of a folder that is there.
@@ -166,7 +167,8 @@ mod tests {
             (vec![Part::text(""), Part::text("hi")], None),
             (vec![], Some("empty_message")),
             (vec![Part::text(" \n")], Some("empty_message")),
-            (vec![Part::text("look"), image], Some("unsupported_part")),
+            (vec![Part::text("look"), image.clone()], None),
+            (vec![image], None),
             (vec![Part::text("x"); 4], Some("bad_request")),
         ] {
             let found = limits().parts(&parts).err().map(|rejection| rejection.problem().code.clone());

@@ -106,7 +106,9 @@ pub(crate) async fn run(
             json(StatusCode::ACCEPTED, &wire::Canceling { turn_id, status: "canceling".into() })
         }
         Answer::Ended { status } => json(StatusCode::ACCEPTED, &wire::Ended { status }),
-        Answer::Updated { .. } => return Err(internal("a command was answered as an update")),
+        Answer::Attached { .. } | Answer::Updated { .. } => {
+            return Err(internal("a command was answered as an update"));
+        }
     })
 }
 

@@ -146,8 +146,8 @@ fn status_of(code: &str) -> StatusCode {
         "unknown_turn" | "unknown_call" => StatusCode::NOT_FOUND,
         "queue_full" => StatusCode::TOO_MANY_REQUESTS,
         "version_mismatch" => StatusCode::PRECONDITION_FAILED,
-        "bad_role" | "empty_message" | "unsupported_policy" | "unsupported_part" | "budget_lowered"
-        | "unknown_model" => StatusCode::BAD_REQUEST,
+        "unknown_attachment" | "bad_role" | "empty_message" | "unsupported_policy" | "unsupported_part"
+        | "budget_lowered" | "unknown_model" => StatusCode::BAD_REQUEST,
         _ => StatusCode::CONFLICT,
     }
 }

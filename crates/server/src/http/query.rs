@@ -37,6 +37,18 @@ impl<S: Send + Sync> FromRequestParts<S> for InTurn {
     }
 }
 
+/// A file of a session named in the path.
+pub(crate) struct InFile(pub(crate) SessionId, pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for InFile {
+    type Rejection = Rejection;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Rejection> {
+        let path = path(parts, state).await?;
+        Ok(InFile(session_of(&path)?, named(&path, "file").to_owned()))
+    }
+}
+
 async fn path<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<RawPathParams, Rejection> {
     RawPathParams::from_request_parts(parts, state).await.map_err(|_| problem::unknown_path())
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tenure_core::{
     budget,
-    message::{MessageRef, Role},
+    message::{Attachment, MessageRef, Role},
     model,
     session::{Call, CallState, Session, Turn},
 };
@@ -67,6 +67,11 @@ pub(crate) fn role(role: Role) -> wire::Role {
         Role::Assistant => wire::Role::Assistant,
         Role::Tool => wire::Role::Tool,
     }
+}
+
+pub(crate) fn attachment(attachment: &Attachment) -> wire::AttachmentView {
+    let Attachment { r#ref, mime_type, bytes, digest } = attachment.clone();
+    wire::AttachmentView { r#ref, mime_type, bytes, digest }
 }
 
 pub(crate) fn turn(record: TurnRecord) -> wire::TurnView {

@@ -16,10 +16,9 @@ macro_rules! gaps {
 }
 
 gaps! {
-    "attachments: POST …/attachments" => |d, s| post_is_unknown(d, s, "/attachments");
-    "attachments: image parts" => |d, s| part_is_refused(d, s, "image");
-    "attachments: audio parts" => |d, s| part_is_refused(d, s, "audio");
-    "attachments: file parts" => |d, s| part_is_refused(d, s, "file");
+    "models: image parts" => |d, s| part_is_refused(d, s, "image");
+    "models: audio parts" => |d, s| part_is_refused(d, s, "audio");
+    "models: file parts" => |d, s| part_is_refused(d, s, "file");
     "sessions: DELETE …?purge=true" => purge_is_refused;
     "sessions: names and roles in place of an id" => |d, _| label_is_no_id(d);
     "streams: GET /events/{id}" => |d, s: &str| path_is_unknown(d, format!("/events/{s}"));

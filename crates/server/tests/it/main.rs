@@ -2,6 +2,7 @@
 
 mod acceptance;
 mod access;
+mod attachments;
 mod bad_input;
 mod commands;
 mod connections;

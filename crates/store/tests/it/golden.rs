@@ -9,7 +9,7 @@ use tenure_core::{
     budget::{Breach, BudgetKind, Spent},
     command::{Answer, KeyUse},
     event::*,
-    message::{Delivery, MessageRef, Part, Role},
+    message::{Attachment, Delivery, MessageRef, Part, Role},
     model::{Fault, FaultKind, StopReason, Thinking, Usage},
     policy::Scope,
     session::Settings,
@@ -145,6 +145,7 @@ fn of_sessions(moment: &mut Moment) -> Vec<Body> {
         SessionCreated { settings, policy: Default::default(), budgets: Default::default() }.into(),
         SessionUpdated { title: Some("Another".into()), policy: None, labels: Some(vec![]) }.into(),
         message.into(),
+        AttachmentAdded { attachment: golden_attachment() }.into(),
         SessionCompleted { reason: None }.into(),
         SessionFailed { code: "log_damaged".into(), message: "a sentence".into() }.into(),
         SessionCanceled { reason: Some("enough".into()) }.into(),
@@ -273,4 +274,9 @@ fn of_children(moment: &mut Moment) -> Vec<Body> {
         ChildWaiting { child, tool_call_id: moment.call_id(), name: "shell".into() }.into(),
         ChildSettled { child, ok: true, cost_micro_usd: None }.into(),
     ]
+}
+
+fn golden_attachment() -> Attachment {
+    let (r#ref, mime_type) = ("attachments/0a1b-a.png".into(), "image/png".into());
+    Attachment { r#ref, mime_type, bytes: 1234, digest: "0a1b".into() }
 }

@@ -7,13 +7,13 @@ use crate::{
     budget::Budgets,
     command::{Answer, Command, Refusal, Verdict},
     event::{
-        Actor, ApprovalDenied, ApprovalGranted, BudgetRaised, CancelRequested, MessageAdded, SessionCompleted,
-        SessionUpdated, TurnCanceled, TurnFailed, TurnQueued, TurnResumed, TurnStarted,
+        Actor, ApprovalDenied, ApprovalGranted, AttachmentAdded, BudgetRaised, CancelRequested, MessageAdded,
+        SessionCompleted, SessionUpdated, TurnCanceled, TurnFailed, TurnQueued, TurnResumed, TurnStarted,
     },
     ids::{CallId, TurnId},
-    message::{Delivery, MessageRef, Part, Role},
+    message::{Attachment, Delivery, MessageRef, Part, Role},
     policy::{Policy, Scope},
-    session::{CallState, Life, Phase, QUEUE_MAX, Stop, TurnStatus, UNSENT_MAX},
+    session::{ATTACHMENTS_MAX, CallState, Life, Phase, QUEUE_MAX, Stop, TurnStatus, UNSENT_MAX},
     tool::Outcome,
 };
 
@@ -47,6 +47,7 @@ impl Draft<'_> {
             Command::Update { title, policy, labels, budgets, if_match, said: _ } => {
                 self.update(title, policy.map(|policy| *policy), labels, budgets, if_match, actor)
             }
+            Command::Attach { attachment } => self.attach(attachment, actor),
             Command::End { reason } => self.end(reason, actor),
         }
     }
@@ -64,6 +65,11 @@ impl Draft<'_> {
         }
         if parts.is_empty() {
             return Err(Refusal::new("empty_message", "a message needs at least one part", "add a text part"));
+        }
+        let known = |name: &str| self.state.attachments.iter().any(|known| known.r#ref == name);
+        if let Some(name) = parts.iter().filter_map(Part::attachment).find(|name| !known(name)) {
+            let message = format!("this session has no attachment '{name}'");
+            return Err(Refusal::new("unknown_attachment", message, "upload it first, and use the ref you get"));
         }
         let message_id = self.moment.message_id();
         let auto_run = auto_run.unwrap_or(self.state.settings.auto_run);
@@ -94,6 +100,20 @@ impl Draft<'_> {
         messages.push(message);
         self.begin_turn(turn_id, messages, None, actor);
         Ok(Answer::Message { message_id, turn_id: Some(turn_id) })
+    }
+
+    /// The same file again is the same attachment.
+    fn attach(&mut self, attachment: Attachment, actor: Actor) -> Result<Answer, Refusal> {
+        let known = self.state.attachments.iter().find(|known| known.r#ref == attachment.r#ref);
+        if let Some(known) = known {
+            return Ok(Answer::Attached { attachment: known.clone() });
+        }
+        if self.state.attachments.len() >= ATTACHMENTS_MAX {
+            let message = format!("this session has {ATTACHMENTS_MAX} attachments already");
+            return Err(Refusal::new("attachments_full", message, "go on in a new session"));
+        }
+        self.emit(actor, None, AttachmentAdded { attachment: attachment.clone() });
+        Ok(Answer::Attached { attachment })
     }
 
     /// While the next attempt waits for its time its request is not built yet: what steers it goes along.

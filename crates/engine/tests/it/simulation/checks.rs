@@ -65,6 +65,10 @@ impl Record {
     fn take_body(&mut self, event: &Event, running: &[Running], faults: &mut Faults) {
         let seq = event.seq;
         match &event.body {
+            Body::AttachmentAdded(added) => {
+                let new = self.attachments.insert(added.attachment.r#ref.clone());
+                faults.need(new, || format!("the same file is attached again at event {seq}"));
+            }
             Body::SessionUpdated(updated) => {
                 if let Some(policy) = &updated.policy {
                     self.policy = policy.clone();

@@ -3,7 +3,7 @@
 use tenure_core::{
     command::{Command, Verdict},
     ids::{CallId, TurnId},
-    message::{Delivery, Part, Role},
+    message::{Attachment, Delivery, Part, Role},
     policy::Scope,
     session::Phase,
 };
@@ -98,9 +98,17 @@ fn command(dice: &mut Dice, record: &Record, count: &mut u64) -> Command {
             Some(turn_id) => Command::Resume { turn_id },
             None => Command::StartTurn,
         },
+        22 if dice.chance(50) => attach(dice),
         23 if dice.chance(12) => Command::End { reason: dice.pick(&[None, Some("enough".to_owned())]) },
         _ => update(dice, record),
     }
+}
+
+/// Few names, so that the same file comes again.
+fn attach(dice: &mut Dice) -> Command {
+    let name = dice.pick(&["a.png", "b.txt", "c.wav"]);
+    let (r#ref, mime_type, digest) = (format!("attachments/{name}"), "text/plain".into(), format!("digest of {name}"));
+    Command::Attach { attachment: Attachment { r#ref, mime_type, bytes: 7, digest } }
 }
 
 fn message_plain(text: &str) -> Command {

@@ -122,6 +122,11 @@ impl Issued {
                 let last = decision.last().map(|event| event.seq);
                 last == Some(*seq) && self.is_updated(decision)
             }
+            (Command::Attach { attachment }, Answer::Attached { attachment: told }) => {
+                let added =
+                    |event: &Event| matches!(&event.body, Body::AttachmentAdded(added) if added.attachment == *told);
+                told == attachment && (any(&added) || self.key.is_some())
+            }
             (Command::End { .. }, Answer::Ended { .. }) => {
                 any(&|event| match &event.body {
                     Body::SessionCompleted(_) => true,
@@ -163,6 +168,7 @@ impl Issued {
                 stopping || record.settled.contains_key(turn_id)
             }
             (Command::Update { title: None, policy: None, labels: None, .. }, Answer::Updated { .. }) => true,
+            (Command::Attach { attachment }, Answer::Attached { attachment: told }) => told == attachment,
             (Command::End { .. }, Answer::Ended { status }) => status == "canceled",
             _ => false,
         };
@@ -172,13 +178,16 @@ impl Issued {
     fn check_refusal(&self, refusal: &Refusal, record: &Record, faults: &mut Faults) {
         let common = ["key_reused", "session_ended"];
         let codes: &[&str] = match &self.command {
-            Command::SendMessage { .. } => &["queue_full", "bad_role", "empty_message", "unsupported_part"],
+            Command::SendMessage { .. } => {
+                &["queue_full", "bad_role", "empty_message", "unsupported_part", "unknown_attachment"]
+            }
             Command::StartTurn => &["nothing_to_send", "queue_full"],
             Command::Answer { .. } => &["already_answered", "unknown_call", "not_waiting"],
             Command::Cancel { .. } => &["no_open_turn", "turn_settled", "unknown_turn"],
             Command::Retry { .. } => &["turn_completed", "turn_open", "unknown_turn", "queue_full"],
             Command::Resume { .. } => &["not_interrupted", "unknown_turn"],
             Command::Update { .. } => &["version_mismatch", "budget_lowered", "unsupported_policy"],
+            Command::Attach { .. } => &["attachments_full"],
             Command::End { .. } => &[],
         };
         let fair = common.contains(&refusal.code) || codes.contains(&refusal.code);

@@ -92,6 +92,7 @@ pub struct Record {
     pub messages: BTreeMap<MessageId, u64>,
     pub taken: BTreeSet<MessageId>,
     pub ended: bool,
+    pub attachments: BTreeSet<String>,
     pub keys: BTreeMap<(String, String), KeyUsed>,
     /// First and last event of the one decision that each command led to.
     pub decisions: HashMap<String, (u64, u64)>,
@@ -130,6 +131,7 @@ impl Record {
             messages: BTreeMap::new(),
             taken: BTreeSet::new(),
             ended: false,
+            attachments: BTreeSet::new(),
             keys: BTreeMap::new(),
             decisions: HashMap::new(),
             left: BTreeSet::new(),
