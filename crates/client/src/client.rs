@@ -120,9 +120,17 @@ impl Client {
         self.get(&of(session, "")).await
     }
 
-    /// Changes a session if `seq` is still its last event.
-    pub async fn patch(&self, session: &str, seq: u64, patch: &wire::Patch) -> Result<wire::SessionView, Error> {
-        let request = self.request(Method::PATCH, &of(session, "")).header(header::IF_MATCH, format!("\"{seq}\""));
+    /// Changes a session; with a `seq`, only if that is still its last event.
+    pub async fn patch(
+        &self,
+        session: &str,
+        seq: Option<u64>,
+        patch: &wire::Patch,
+    ) -> Result<wire::SessionView, Error> {
+        let mut request = self.request(Method::PATCH, &of(session, ""));
+        if let Some(seq) = seq {
+            request = request.header(header::IF_MATCH, format!("\"{seq}\""));
+        }
         self.answer(request.json(patch)).await
     }
 

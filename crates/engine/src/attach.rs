@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use tenure_core::{
-    command::{Answer, Command, Refusal},
+    command::{Answer, Command},
     event::Actor,
     ids::SessionId,
     message::Attachment,
-    session::Life,
+    session::{ATTACHMENTS_MAX, Life},
 };
 
 use crate::{Engine, Error};
@@ -26,11 +26,6 @@ impl Engine {
         actor: Actor,
     ) -> Result<Answer, Error> {
         let state = self.session(session).await?;
-        if state.life != Life::Open {
-            // Nothing is written for a session that has ended.
-            let message = format!("this session is {}", state.status());
-            return Err(Refusal::new("session_ended", message, "create a new session").into());
-        }
         let digest = blake3::hash(&file.bytes).to_hex().to_string();
         let name = safe_name(&self.0.parts.secrets.redact(&file.name));
         let attachment = Attachment {
@@ -39,7 +34,9 @@ impl Engine {
             bytes: file.bytes.len() as u64,
             digest,
         };
-        if !state.attachments.iter().any(|known| known.r#ref == attachment.r#ref) {
+        // What would be refused, or was answered before, leaves nothing behind.
+        let is_known = state.attachments.iter().any(|known| known.r#ref == attachment.r#ref);
+        if !is_known && state.life == Life::Open && state.attachments.len() < ATTACHMENTS_MAX {
             self.0.parts.store.blob_put(session, &attachment.r#ref, file.bytes).await?;
         }
         self.command(session, Command::Attach { attachment }, key, actor).await

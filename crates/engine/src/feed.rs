@@ -95,6 +95,10 @@ impl Feed {
         Self { life: began.ms(), places: Mutex::default(), grown: watch::channel(0).0 }
     }
 
+    pub(crate) fn watchers(&self) -> usize {
+        self.grown.receiver_count()
+    }
+
     pub(crate) fn note(&self, event: &Event) {
         let wire_type = event.body.wire_type();
         if !is_of_status(wire_type) {
@@ -186,7 +190,11 @@ impl FeedSubscription {
                     }
                 }
                 Err(tenure_store::Error::NoSession(_)) => {}
-                Err(error) => return Some(Err(error.into())),
+                // One session that cannot be read must not keep those who watch all of them from the others.
+                Err(error) => {
+                    tracing::warn!("event {} of {} is not told to watchers: {error}", place.seq, place.session);
+                    self.reset = true;
+                }
             }
         }
     }

@@ -5,26 +5,52 @@ use tenure_store::{Limit, Store};
 
 use crate::Error;
 
+/// The types of event that hold what people and models say.
+pub(crate) const SAID: &[&str] = &["message_added", "model_output_completed"];
 /// The types of event that hold a message of the conversation.
-const MESSAGES: [&str; 3] = ["message_added", "model_output_completed", "tool_call_completed"];
+pub(crate) const MESSAGES: &[&str] = &["message_added", "model_output_completed", "tool_call_completed"];
 
-/// Up to `limit` events that hold a message, after `after`, in order; in bounded memory.
+/// A page ends when it holds this much, whatever was asked for.
+const PAGE_BYTES_MAX: usize = 4 << 20;
+
+/// A part of a conversation.
+#[derive(Debug)]
+pub struct Messages {
+    /// The events that hold the messages.
+    pub events: Vec<Event>,
+    /// Whether there may be more behind them.
+    pub more: bool,
+    /// How much of the log was read for it.
+    pub(crate) read_bytes: usize,
+}
+
+/// Up to `limit` events of these types, after `after`, in order; in bounded memory.
 pub(crate) async fn messages(
     store: &dyn Store,
     session: SessionId,
     mut after: u64,
     limit: usize,
-) -> Result<Vec<Event>, Error> {
-    let mut found = Vec::new();
+    types: &[&str],
+) -> Result<Messages, Error> {
+    let mut found = Messages { events: Vec::new(), more: true, read_bytes: 0 };
+    let mut held = 0;
     loop {
         let page = store.read(session, after, Limit::default()).await?;
-        let Some(last) = page.last() else { return Ok(found) };
+        let Some(last) = page.last() else {
+            found.more = false;
+            return Ok(found);
+        };
         after = last.seq;
-        for stored in page.iter().filter(|stored| MESSAGES.contains(&wire_type(&stored.json))) {
-            found.push(stored.parse()?);
-            if found.len() == limit {
+        for stored in &page {
+            found.read_bytes += stored.json.len();
+            if !types.contains(&wire_type(&stored.json)) {
+                continue;
+            }
+            if found.events.len() == limit || held > PAGE_BYTES_MAX {
                 return Ok(found);
             }
+            held += stored.json.len();
+            found.events.push(stored.parse()?);
         }
     }
 }

@@ -45,6 +45,7 @@ mod warm;
 pub use attach::NewFile;
 pub use clock::{Clock, SystemClock};
 pub use feed::{FeedCursor, FeedItem, FeedSubscription};
+pub use history::Messages;
 pub use hub::StreamItem;
 pub use record::{RecordStatus, Response, TurnError, TurnRecord};
 pub use search::{Found, Wanted};
@@ -412,8 +413,8 @@ impl Engine {
     }
 
     /// The conversation after an event, oldest first: the events that hold messages.
-    pub async fn messages(&self, session: SessionId, after: u64, limit: usize) -> Result<Vec<Event>, Error> {
-        history::messages(&*self.0.parts.store, session, after, limit).await
+    pub async fn messages(&self, session: SessionId, after: u64, limit: usize) -> Result<Messages, Error> {
+        history::messages(&*self.0.parts.store, session, after, limit, history::MESSAGES).await
     }
 
     /// The tools that agents can be given.
@@ -468,8 +469,9 @@ impl Engine {
         self.0.retired.load(Ordering::Relaxed)
     }
 
+    /// Clients that follow one session or all of them.
     pub fn subscribers(&self) -> usize {
-        self.0.hubs.watchers()
+        self.0.hubs.watchers() + self.0.feed.watchers()
     }
 
     /// A kill with better manners: work is stopped, nothing is written about it, the next start recovers.

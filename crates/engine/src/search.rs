@@ -9,7 +9,7 @@ use tenure_core::{
 };
 use tenure_store::{Row, Store};
 
-use crate::{Error, history};
+use crate::{Error, Messages, history};
 
 /// Rows that are looked at in one piece.
 const PAGE: usize = 256;
@@ -107,16 +107,14 @@ async fn holds(store: &dyn Store, row: &Row, words: &str, searched: &mut usize) 
     let mut after = 0;
     loop {
         // A session that cannot be read, or was removed meanwhile, holds nothing.
-        let Ok(messages) = history::messages(store, row.id, after, MESSAGES).await else { return Ok(false) };
-        for event in &messages {
-            let text = text_of(event);
-            *searched += text.len();
-            if text.to_lowercase().contains(words) {
-                return Ok(true);
-            }
+        let found = history::messages(store, row.id, after, MESSAGES, history::SAID).await;
+        let Ok(Messages { events, more, read_bytes }) = found else { return Ok(false) };
+        *searched += read_bytes;
+        if events.iter().any(|event| text_of(event).to_lowercase().contains(words)) {
+            return Ok(true);
         }
-        match messages.last() {
-            Some(last) if messages.len() == MESSAGES => after = last.seq,
+        match events.last() {
+            Some(last) if more => after = last.seq,
             _ => return Ok(false),
         }
     }

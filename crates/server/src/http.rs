@@ -26,7 +26,7 @@ use std::{
 
 use axum::{
     Router,
-    extract::{Request, State},
+    extract::{DefaultBodyLimit, Request, State},
     http::{HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -98,6 +98,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/sessions/{session}/turns/{turn}/resume", post(turn::resume))
         .fallback(async || problem::unknown_path())
         .method_not_allowed_fallback(async || problem::wrong_method())
+        // Each body is read within a limit of its own.
+        .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(Arc::clone(&app), at_the_door))
         .with_state(app)
 }

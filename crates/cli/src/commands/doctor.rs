@@ -256,7 +256,9 @@ fn files() -> Check {
 /// Whether commands can get a process namespace of their own, in which nothing of them can hide.
 fn namespaces() -> Check {
     let root = rustix::process::geteuid().is_root();
-    let flags: &[&str] = if root { &["--pid", "--fork"] } else { &["--user", "--pid", "--fork"] };
+    // As commands get it: with a process list of their own.
+    let all = ["--user", "--pid", "--fork", "--mount-proc"];
+    let flags = if root { &all[1..] } else { &all[..] };
     let tried = Command::new("unshare").args(flags).arg("true").stdout(Stdio::null()).stderr(Stdio::null()).status();
     match tried {
         Ok(status) if status.success() => ok("namespaces", "commands get a process namespace of their own"),

@@ -336,7 +336,6 @@ async fn stop_when_idle(stop: CancellationToken, data: PathBuf, engine: Engine, 
     stop.cancel();
 }
 
-/// Every connection and open log is a file to the system; the usual limit is below ours.
 /// Whoever started us may have blocked the signals that are to end us, and that is inherited.
 fn hear_signals() {
     if let Err(error) = nix::sys::signal::SigSet::empty().thread_set_mask() {
@@ -344,6 +343,7 @@ fn hear_signals() {
     }
 }
 
+/// Every connection and open log is a file to the system; the usual limit is below ours.
 fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

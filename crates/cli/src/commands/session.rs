@@ -186,9 +186,8 @@ fn spoken(message: &Message, look: Look) -> Vec<String> {
 
 async fn rename(context: &Context, client: &Client, given: &str, title: &str) -> anyhow::Result<Exit> {
     let session = lookup::session(client, given).await?;
-    let seq = client.session(&session).await?.seq;
     let patch = Patch { title: Some(title.to_owned()), ..Patch::default() };
-    let view = client.patch(&session, seq, &patch).await?;
+    let view = client.patch(&session, None, &patch).await?;
     match context.output {
         terminal::Output::Json => terminal::print_json(&view)?,
         terminal::Output::Text => {

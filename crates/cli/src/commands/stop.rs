@@ -18,7 +18,7 @@ use crate::{
 #[command(after_help = "Examples:\n    tenure stop\n    tenure stop --data ./data --wait 60")]
 pub struct Arguments {
     /// How many seconds it may take: requests and tools under way are ended first
-    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=3600))]
     wait: u64,
 }
 

@@ -36,6 +36,17 @@ fn a_file_is_attached_once() {
         .when(attach("a.png"))
         .then(&[], &[])
         .answers("attached attachments/a.png");
+    let mut other = Attachment {
+        r#ref: "attachments/a.png".into(),
+        mime_type: "image/png".into(),
+        bytes: 3,
+        digest: "digest of a.png".into(),
+    };
+    other.mime_type = "text/plain".into();
+    case("as something else")
+        .given([attach("a.png")])
+        .when(command(Command::Attach { attachment: other }))
+        .refused("attachment_exists");
     case("beside a turn")
         .given([say("hi")])
         .when(attach("a.png"))

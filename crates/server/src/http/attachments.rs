@@ -31,17 +31,22 @@ pub(crate) async fn upload(
     _: Params<Nothing>,
     request: Request,
 ) -> Result<Response, Rejection> {
-    let (file, key) = match is_form(request.headers()) {
+    let (mut file, key) = match is_form(request.headers()) {
         true => from_form(&app, request).await?,
         false => from_json(&app, request).await?,
     };
     app.limits.text.name("name", Some(&file.name))?;
+    // What stands behind it, such as the character set, is the file's own affair.
+    file.mime_type = file.mime_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
     check_type(&file.mime_type)?;
     let most = app.limits.attachment_bytes_max;
     if file.bytes.len() > most {
         return Err(too_large(most));
     }
-    match app.engine.attach(session, file, key, actor()).await? {
+    // In a task of its own: a client that goes away in the middle leaves no file that nobody names.
+    let engine = app.engine.clone();
+    let attaching = tokio::spawn(async move { engine.attach(session, file, key, actor()).await });
+    match attaching.await.map_err(|error| internal(&error.to_string()))?? {
         Answer::Attached { attachment } => Ok(json(StatusCode::CREATED, &view::attachment(&attachment))),
         _ => Err(internal("an attachment was answered as something else")),
     }

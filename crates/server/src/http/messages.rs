@@ -8,6 +8,7 @@ use tenure_core::{
     event::{Body, Event},
     message,
 };
+use tenure_engine::Messages;
 use tenure_wire::{Message, MessageList, Part, Role, ToolCall};
 
 use super::{
@@ -34,10 +35,7 @@ pub(crate) async fn list(
         None => 0,
         Some(text) => text.parse().map_err(|_| bad_cursor("cursor is not one that a list of messages gave"))?,
     };
-    // One more than asked for tells whether there is a next page.
-    let mut events = app.engine.messages(session, after, limit + 1).await?;
-    let more = events.len() > limit;
-    events.truncate(limit);
+    let Messages { events, more, .. } = app.engine.messages(session, after, limit).await?;
     let next = events.last().filter(|_| more).map(|event| event.seq.to_string());
     Ok(json(StatusCode::OK, &MessageList { messages: events.into_iter().filter_map(message).collect(), next }))
 }

@@ -66,6 +66,26 @@ async fn a_file_is_uploaded_both_ways_listed_and_handed_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_large_file_is_taken_both_ways_and_a_repeated_upload_gets_its_first_answer() {
+    let daemon = Daemon::start().await;
+    let session = daemon.create(json!({})).await;
+    let large = vec![b'x'; 5 << 20];
+    let body = [field("file", "large.txt", "Text/Plain; charset=utf-8", &large), b"--XX--\r\n".to_vec()].concat();
+    let got = form(&daemon, &session, "XX", &body).await;
+    assert_eq!((got.status, &got.body["bytes"]), (201, &json!(5 << 20)), "{got:?}");
+    assert_eq!(got.body["mime_type"], "text/plain");
+    let path = format!("/v1/sessions/{session}/attachments");
+    let body = json!({ "name": "b.txt", "mime_type": "text/plain", "data": "eHh4".repeat((5 << 20) / 3) });
+    let first = daemon.post_with_key(&path, "k", body.clone()).await;
+    assert_eq!(first.status, 201);
+    let other = json!({ "name": "b.txt", "mime_type": "image/png", "data": body["data"] });
+    daemon.post(&path, other).await.refused(409, "attachment_exists");
+    daemon.post(&format!("/v1/sessions/{session}/end"), json!({})).await.ok();
+    let again = daemon.post_with_key(&path, "k", body).await;
+    assert_eq!((again.status, again.body), (201, first.body));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_message_may_name_an_attachment_that_is_there() {
     let daemon = Daemon::start().await;
     let path = daemon.script(json!([text_step("I see.")]));

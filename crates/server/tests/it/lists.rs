@@ -111,6 +111,22 @@ async fn a_conversation_is_read_page_by_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_long_messages_ends_early_and_says_so() {
+    let daemon = Daemon::start().await;
+    let session = daemon.create(json!({ "auto_run": false })).await;
+    for _ in 0..9 {
+        let body = json!({ "parts": [{ "type": "text", "text": "x".repeat(1_000_000) }] });
+        assert_eq!(daemon.post(&format!("/v1/sessions/{session}/messages"), body).await.status, 202);
+    }
+    let first = daemon.get(&format!("/v1/sessions/{session}/messages?limit=200")).await.ok();
+    let count = |page: &Value| page["messages"].as_array().unwrap().len();
+    assert!((1..9).contains(&count(&first)), "{} messages", count(&first));
+    let next = first["next"].as_str().unwrap();
+    let second = daemon.get(&format!("/v1/sessions/{session}/messages?limit=200&cursor={next}")).await.ok();
+    assert_eq!((count(&first) + count(&second), &second["next"]), (9, &Value::Null));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn tools_are_named_with_what_they_take() {
     let daemon = Daemon::start().await;
     let list: wire::ToolList = serde_json::from_value(daemon.get("/v1/tools").await.ok()).unwrap();
@@ -235,6 +251,8 @@ async fn all_sessions_are_followed_at_the_level_of_their_status() {
     // Somebody who watches is told at once.
     let request = daemon.request("GET", "/v1/events").header("accept", "application/x-ndjson");
     let mut live = request.send().await.unwrap();
+    let Value::String(page) = daemon.get("/metrics").await.body else { panic!("metrics are text") };
+    assert!(page.contains("\ntenure_subscribers 1\n"), "who watches all sessions is a client too");
     let first = daemon.scripted(json!([text_step("Hello.")]), json!({})).await;
     let second = daemon.scripted(json!([text_step("Hello.")]), json!({})).await;
     for session in [&first, &second] {

@@ -83,12 +83,12 @@ impl Namespace {
     fn start(mut self, order: &Order) -> Result<Option<Child>, String> {
         let line = serde_json::to_string(order).unwrap_or_default() + "\n";
         let told = std::fs::File::from(self.orders).write_all(line.as_bytes());
-        let word = match told {
-            Ok(()) => self.reports.wait_for_line()?,
-            // It is gone already.
-            Err(_) => None,
-        };
-        match word.as_deref().map(init::Word::parse) {
+        if told.is_err() {
+            // It was gone before it could hear of the order.
+            reap_one(self.init);
+            return Ok(None);
+        }
+        match self.reports.wait_for_line()?.as_deref().map(init::Word::parse) {
             Some(init::Word::Started) => {
                 let kind = Kind::Namespaced { init: self.init, reports: self.reports };
                 Ok(Some(Child { kind, exit: None, alone: false }))
@@ -97,9 +97,14 @@ impl Namespace {
                 reap_one(self.init);
                 Err(why)
             }
-            _ => {
+            Some(_) => {
                 reap_one(self.init);
                 Ok(None)
+            }
+            // It was killed with the order in its hands: the command may have begun, and must not begin again.
+            None => {
+                reap_one(self.init);
+                Err("the command's process namespace was killed; what became of the command is not known".into())
             }
         }
     }
@@ -131,7 +136,9 @@ impl Child {
 
     fn start_plain(order: &Order) -> Result<Self, String> {
         let supervisor = unistd::getpid();
-        let command = spawn(order, |command| {
+        // To start a program here means to fork first, and a fork runs a file that is no program with another shell than
+        // ours. So a shell decides.
+        let command = spawn([&order.command], order, |command| {
             // SAFETY: all of them are plain system calls, which a child may make between fork and exec.
             unsafe {
                 command.pre_exec(move || {
@@ -250,10 +257,14 @@ impl Child {
     }
 }
 
-/// Starts what was ordered on this process's output, with nothing to read.
-pub(super) fn spawn(order: &Order, prepare: impl Fn(&mut Command)) -> Result<Pid, String> {
+/// Starts the first of these commands that can be started, on this process's output, with nothing to read.
+pub(super) fn spawn<'o>(
+    tries: impl IntoIterator<Item = &'o Vec<String>>,
+    order: &Order,
+    prepare: impl Fn(&mut Command),
+) -> Result<Pid, String> {
     let mut failure = "the order names no command".to_owned();
-    for words in [&order.without_shell, &order.command] {
+    for words in tries {
         let Some((program, arguments)) = words.split_first() else { continue };
         let output = || std::io::stdout().as_fd().try_clone_to_owned().map(Stdio::from);
         let (Ok(out), Ok(err)) = (output(), output()) else {

@@ -73,7 +73,7 @@ pub(super) fn main(mut orders: Lines, supervisor: &OwnedFd, ids: Option<(Uid, Gi
             return 1;
         }
     };
-    let command = match spawn(&order, |_| ()) {
+    let command = match spawn([&order.without_shell, &order.command], &order, |_| ()) {
         Ok(command) => command,
         Err(why) => {
             let _ = tell(Word::CannotStart(why));

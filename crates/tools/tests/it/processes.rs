@@ -150,6 +150,43 @@ fn a_supervisor_without_an_order_starts_nothing_and_goes_with_its_daemon() {
     assert_eq!(said, "");
 }
 
+/// The command may have begun in it, so it must not begin again outside.
+#[test]
+fn a_namespace_that_is_killed_with_the_order_in_its_hands_is_not_made_up_for() {
+    use std::io::Write as _;
+    let rig = Rig::new();
+    let mut supervisor = bare_supervisor(&rig);
+    let pid = supervisor.id();
+    let init = || {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        children.split_whitespace().next().and_then(|child| child.parse::<i32>().ok())
+    };
+    // The system call that it waits in and the file that it waits for.
+    let waits_for = || {
+        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        let words: Vec<String> = call.split_whitespace().take(2).map(str::to_owned).collect();
+        (words.first().map(String::as_str) == Some("0")).then_some(words)
+    };
+    until("the namespace", || init().is_some() && waits_for().is_some());
+    let before = waits_for();
+    let init = init();
+    let init = rustix::process::Pid::from_raw(init.unwrap()).unwrap();
+    rustix::process::kill_process(init, rustix::process::Signal::STOP).unwrap();
+    let marker = rig.workspace.join("marker");
+    let order = json!({
+        "command": ["touch", marker], "folder": "/", "call_id": "call_1", "timeout_ms": 600_000, "namespaces": true,
+    });
+    let mut control = supervisor.stdin.take().unwrap();
+    writeln!(control, "{order}").unwrap();
+    until("the order is handed on", || waits_for().is_some_and(|now| Some(&now) != before.as_ref()));
+    rustix::process::kill_process(init, rustix::process::Signal::KILL).unwrap();
+    assert!(supervisor.wait().unwrap().success());
+    let mut said = String::new();
+    supervisor.stderr.unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("not known"), "{said}");
+    assert!(!marker.exists());
+}
+
 #[test]
 fn a_supervisor_whose_control_pipe_closes_ends_everything() {
     use std::io::Write as _;

@@ -106,7 +106,15 @@ impl Draft<'_> {
     fn attach(&mut self, attachment: Attachment, actor: Actor) -> Result<Answer, Refusal> {
         let known = self.state.attachments.iter().find(|known| known.r#ref == attachment.r#ref);
         if let Some(known) = known {
-            return Ok(Answer::Attached { attachment: known.clone() });
+            if *known != attachment {
+                let message = format!("'{}' is attached already, as {}", known.r#ref, known.mime_type);
+                return Err(Refusal::new(
+                    "attachment_exists",
+                    message,
+                    "use it as it is, or give the file another name",
+                ));
+            }
+            return Ok(Answer::Attached { attachment });
         }
         if self.state.attachments.len() >= ATTACHMENTS_MAX {
             let message = format!("this session has {ATTACHMENTS_MAX} attachments already");

@@ -187,7 +187,7 @@ impl Issued {
             Command::Retry { .. } => &["turn_completed", "turn_open", "unknown_turn", "queue_full"],
             Command::Resume { .. } => &["not_interrupted", "unknown_turn"],
             Command::Update { .. } => &["version_mismatch", "budget_lowered", "unsupported_policy"],
-            Command::Attach { .. } => &["attachments_full"],
+            Command::Attach { .. } => &["attachments_full", "attachment_exists"],
             Command::End { .. } => &[],
         };
         let fair = common.contains(&refusal.code) || codes.contains(&refusal.code);
