@@ -71,7 +71,8 @@ impl Scene {
         let path = fill(&request.path);
         let Ok(url) = Url::parse(&self.daemon.url(&path)) else { return };
         // A head that is too long is answered by the connection itself, without a body; `connections` looks at that.
-        if url.as_str().len() > URL_BYTES_MAX || request.headers.iter().any(|(_, value)| value.len() > URL_BYTES_MAX) {
+        let headers: usize = request.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if url.as_str().len() > URL_BYTES_MAX || headers > URL_BYTES_MAX {
             return;
         }
         // A changed path must not lead to another machine.
@@ -162,4 +163,13 @@ fn with_one_part_changed(dice: &mut Dice, corpus: &[Vec<u8>]) -> Vec<u8> {
     let mut changed = mutated(dice, &[head[from..line].to_vec()]);
     changed.retain(|byte| *byte > b' ' && *byte < 0x7f);
     [&head[..from], &changed, &head[line..], body].concat()
+}
+
+#[test]
+fn feed() {
+    target!("feed").cases(1000).run(|input| {
+        let Ok(text) = std::str::from_utf8(input) else { return };
+        let Ok(cursor) = text.parse::<tenure_engine::FeedCursor>() else { return };
+        assert_eq!(cursor.to_string(), text, "a place with two spellings");
+    });
 }
