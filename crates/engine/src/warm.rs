@@ -159,6 +159,8 @@ pub(crate) struct Warm {
     /// News that the disk would not take yet; nothing else is written before it.
     held: VecDeque<News>,
     disk: Disk,
+    /// That commands are refused because of the disk has been told.
+    refusal_told: bool,
     recovered: bool,
     shown: Shown,
     /// What a model call that was stopped before its end had used, as far as that is known.
@@ -215,6 +217,7 @@ impl Warm {
             news_first: false,
             held: VecDeque::new(),
             disk: Disk::Fine,
+            refusal_told: false,
             recovered,
             shown: Shown::default(),
             cut_model: None,

@@ -28,7 +28,7 @@ impl Warm {
         let input = Input::Command { command, actor, key };
         let answer = match self.closed_for_writing() {
             Some(error) => self.known_answer(input).ok_or(error)?,
-            None => self.commit(input).await?,
+            None => self.commit(input).await.inspect_err(|error| self.command_refused(error))?,
         };
         answer.ok_or_else(|| Error::Bug("a command without an answer".into()))
     }

@@ -62,6 +62,15 @@ impl Warm {
         self.disk = Disk::Refusing { until: Instant::now() + wait, wait };
     }
 
+    /// A command that the disk did not take is its sender's to repeat; people should know of it all the same.
+    pub(super) fn command_refused(&mut self, error: &Error) {
+        let by_disk = matches!(error, Error::Store(tenure_store::Error::Disk { .. }));
+        if by_disk && self.disk == Disk::Fine && !self.refusal_told {
+            self.refusal_told = true;
+            self.shared.notice(format!("session {} takes no commands: {error}", self.id));
+        }
+    }
+
     /// Whatever is not the disk's mood will not be mended by waiting: this task gives up.
     pub(super) fn lose(&mut self, error: &Error) {
         if !matches!(error, Error::Store(tenure_store::Error::Disk { .. })) && self.lost.is_none() {
@@ -71,6 +80,9 @@ impl Warm {
     }
 
     pub(super) fn disk_took(&mut self) {
+        if std::mem::take(&mut self.refusal_told) {
+            self.shared.notice(format!("session {} takes commands again", self.id));
+        }
         if self.disk != Disk::Fine {
             self.shared.notice(format!("session {} is open for writing again", self.id));
             self.disk = Disk::Fine;

@@ -28,6 +28,9 @@ async fn a_command_that_cannot_be_written_changes_nothing_and_works_afterwards()
     }
     rig.keyed(session, "k", message("hi", Delivery::Queue)).await.unwrap();
     rig.until(session, "the turn is over", |state| state.turn.is_none()).await;
+    // People are told, once for all that was refused.
+    let told = |words: &str| rig.engine.notices().iter().filter(|notice| notice.contains(words)).count();
+    assert_eq!((told("takes no commands"), told("takes commands again")), (1, 1), "{:?}", rig.engine.notices());
     assert_eq!(rig.sound(session).await.iter().filter(|item| item.wire_type == "message_added").count(), 1);
 }
 
