@@ -108,6 +108,7 @@ pub struct Session {
     pub seed: Option<Seed>,
     /// The first event that the present context holds.
     pub context_from: u64,
+    /// What settled turns and children have used.
     pub total: Spent,
     pub children: Vec<SessionId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -345,6 +346,15 @@ impl Call {
 }
 
 impl Session {
+    /// What all its turns have used, the open one included.
+    pub fn spent(&self) -> Spent {
+        let mut spent = self.total;
+        if let Some(turn) = &self.turn {
+            spent.add(&turn.spent);
+        }
+        spent
+    }
+
     /// The status on the wire, as S1 names it.
     pub fn status(&self) -> &'static str {
         match self.life {

@@ -26,6 +26,7 @@ fn is_of_status(wire_type: &str) -> bool {
         wire_type,
         "message_added"
             | "message_delivered"
+            | "attachment_added"
             | "context_seeded"
             | "model_output_completed"
             | "model_attempt_failed"

@@ -163,6 +163,7 @@ fn spoken(message: &Message, look: Look) -> Vec<String> {
         (Role::Assistant, _) => "agent".to_owned(),
         (Role::Tool, name) => name.clone().unwrap_or_else(|| "tool".into()),
     };
+    let who = if message.ok == Some(false) { format!("{who} failed") } else { who };
     let mut lines = vec![look.paint(Tone::Faint, &format!("{}  {}", tamed(&who), message.created_at))];
     for part in &message.parts {
         let text = match part {

@@ -51,6 +51,12 @@ fn a_conversation_is_read_and_a_session_renamed() {
     for line in ["  Count.", "  → shell: seq 1 30", "  1", "  5", "  … 25 more lines"] {
         assert!(shown.lines().any(|found| found == line), "{line:?} is not in {shown}");
     }
+    let failed = json!({ "name": "t", "steps": [
+        { "do": [{ "call": { "name": "read_file", "input": { "path": "nowhere" } } }] }, { "do": [{ "text": "Gone." }] },
+    ]});
+    let lines = folder.tenure(&["ask", "Read.", "--model", &folder.script(&failed), "--json"]).exits(0).json_lines();
+    let other = lines.iter().find_map(|line| line["session_id"].as_str()).unwrap();
+    assert!(folder.tenure(&["session", "messages", other]).exits(0).stdout.contains("\nread_file failed  "));
     assert!(shown.contains("Thirty") && !shown.contains('\u{1b}'), "{shown:?}");
     let messages = folder.tenure(&["session", "messages", &session, "--json"]).exits(0).json();
     let roles: Vec<&Value> = messages["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();

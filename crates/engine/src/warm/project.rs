@@ -89,7 +89,7 @@ impl Warm {
             last_turn_id: state.last_turn_id,
             role: state.settings.role.as_deref().map(Into::into),
             labels: state.settings.labels.iter().map(|label| label.as_str().into()).collect(),
-            spent: state.total,
+            spent: state.spent(),
         };
         self.row = Some(row.clone());
         self.row_is_busy = self.state.turn.is_some();

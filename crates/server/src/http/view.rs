@@ -13,7 +13,7 @@ use tenure_store::Row;
 use tenure_wire as wire;
 
 pub(crate) fn session(session: &Session) -> wire::SessionView {
-    let settings = session.settings.clone();
+    let (settings, used) = (session.settings.clone(), session.spent());
     let preferences = match settings.preferences {
         Value::Object(preferences) => preferences,
         _ => Map::new(),
@@ -40,9 +40,9 @@ pub(crate) fn session(session: &Session) -> wire::SessionView {
         turn: session.turn.as_ref().map(open_turn),
         queue: session.queue.iter().map(|queued| queued.id.to_string()).collect(),
         approvals: session.turn.iter().flat_map(approvals).collect(),
-        usage: usage(&session.total.usage),
-        spent: spent(&session.total),
-        cost_micro_usd: session.total.cost(),
+        usage: usage(&used.usage),
+        spent: spent(&used),
+        cost_micro_usd: used.cost(),
     }
 }
 

@@ -44,6 +44,9 @@ async fn a_turn_under_way_shows_and_its_record_fits_the_clients_type() {
     let queued = daemon.say(&session, "and then").await;
     let approval = daemon.approval(&session).await;
     let view = daemon.session(&session).await;
+    // What an open turn has used is used, whether or not it ends.
+    assert_eq!((&view["spent"]["steps"], &view["spent"]), (&json!(1), &view["turn"]["spent"]));
+    assert!(view["usage"]["input_tokens"].as_u64().unwrap() > 0, "{view}");
     assert_eq!(view["turn"]["id"], json!(turn));
     assert_eq!(view["turn"]["status"], "waiting_approval");
     assert_eq!((&view["queue"], &view["last_turn_id"]), (&json!([queued]), &view["last_turn_id"]));
