@@ -1,19 +1,14 @@
-//! Chance from a seed: the same in every run and on every machine.
+//! Chance from a seed, counted as the store counts: sequence numbers and positions are 64 bits wide.
 
-/// SplitMix64.
-pub struct Dice(u64);
+pub struct Dice(tenure_fuzzkit::Dice);
 
 impl Dice {
     pub fn new(seed: u64) -> Dice {
-        Dice(seed.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(1))
+        Dice(tenure_fuzzkit::Dice::new(seed))
     }
 
     pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+        self.0.number()
     }
 
     /// A number below `below`.
@@ -26,6 +21,6 @@ impl Dice {
     }
 
     pub fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[self.below(all.len() as u64) as usize]
+        self.0.pick(all)
     }
 }
