@@ -8,16 +8,29 @@ use crate::exit::Problem;
 /// Shorter beginnings of an id are not taken: they would fit too much, by chance tomorrow if not today.
 pub const PREFIX_CHARS_MIN: usize = 8;
 /// What a session id has: its prefix and a ULID.
-const ID_CHARS: usize = "sess_".len() + 26;
+const ID_CHARS: usize = ID_BEGINS.len() + 26;
 /// The largest page the daemon gives.
 pub const PAGE_MAX: usize = 200;
 /// How many candidates are named.
 const NAMED_MAX: usize = 5;
 
-/// The session's whole id. A whole one is not looked up.
+/// What every session id begins with.
+const ID_BEGINS: &str = "sess_";
+
+/// The session's whole id. A whole one is not looked up; what does not look like an id is a label or a role.
 pub async fn session(client: &Client, given: &str) -> anyhow::Result<String> {
     if given.chars().count() >= ID_CHARS {
         return Ok(given.to_owned());
+    }
+    if !given.starts_with(ID_BEGINS) {
+        return match client.session(given).await {
+            Ok(view) => Ok(view.id),
+            Err(refused) if refused.code() == Some("unknown_session") => {
+                let message = format!("no session has the label or the role '{given}'");
+                Err(Problem::usage(message, "`tenure sessions` lists them; an id begins with sess_").into())
+            }
+            Err(error) => Err(error.into()),
+        };
     }
     if given.chars().count() < PREFIX_CHARS_MIN {
         let message = format!("'{given}' is too short for the beginning of a session's id");

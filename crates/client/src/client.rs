@@ -1,11 +1,13 @@
 //! One call per endpoint of the daemon. It keeps no state but where the daemon is, and never retries.
 
 use std::{
-    fmt,
+    fmt, io,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
+use bytes::Bytes;
+use futures::TryStream;
 use reqwest::{Method, RequestBuilder, Response, header};
 use serde::{Serialize, de::DeserializeOwned};
 use tenure_wire as wire;
@@ -150,6 +152,33 @@ impl Client {
         self.post(&of(session, "/end"), end).await
     }
 
+    /// A session of its own that begins where this one stood.
+    pub async fn fork(&self, session: &str, fork: &wire::Fork) -> Result<wire::Forked, Error> {
+        self.answer(self.request_without_limit(Method::POST, &of(session, "/fork")).json(fork)).await
+    }
+
+    /// The whole session as one file, piece by piece.
+    pub async fn export(&self, session: &str) -> Result<Archive, Error> {
+        let request = self.request_without_limit(Method::GET, &of(session, "/export"));
+        Ok(Archive { address: self.target().base_url, response: self.send_checked(request).await? })
+    }
+
+    /// Takes in a session from the pieces of such a file.
+    pub async fn import<S>(&self, pieces: S, as_new: bool) -> Result<wire::Imported, Error>
+    where
+        S: TryStream<Ok = Bytes, Error = io::Error> + Send + 'static,
+    {
+        let request = self.request_without_limit(Method::POST, "/v1/sessions/import");
+        let request = request.query(&[("as_new", as_new)]).header(header::CONTENT_TYPE, wire::ARCHIVE);
+        self.answer(request.body(reqwest::Body::wrap_stream(pieces))).await
+    }
+
+    /// Ends a session and removes all of it.
+    pub async fn purge(&self, session: &str) -> Result<wire::Ended, Error> {
+        let request = self.request_without_limit(Method::DELETE, &of(session, "")).query(&[("purge", true)]);
+        self.answer(request).await
+    }
+
     /// Starts a turn over messages that were only appended.
     pub async fn start_turn(&self, session: &str) -> Result<wire::TurnStarted, Error> {
         self.post(&of(session, "/turns"), &wire::EmptyCommand::default()).await
@@ -249,6 +278,19 @@ impl Client {
 
     fn lost(&self, error: &reqwest::Error) -> Error {
         Error::unreachable(self.target().base_url(), error)
+    }
+}
+
+/// An exported session on its way.
+pub struct Archive {
+    address: String,
+    response: Response,
+}
+
+impl Archive {
+    /// The next piece; `None` at the end. A connection that broke is an error, never an end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        self.response.chunk().await.map_err(|error| Error::unreachable(&self.address, &error))
     }
 }
 

@@ -7,6 +7,6 @@ pub mod print;
 pub mod sse;
 pub mod stream;
 
-pub use client::{Client, Target};
+pub use client::{Archive, Client, Target};
 pub use error::Error;
 pub use stream::{EventStream, Find, Item, Until};

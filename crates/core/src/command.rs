@@ -47,18 +47,7 @@ pub enum Command {
     Resume {
         turn_id: TurnId,
     },
-    Update {
-        title: Option<String>,
-        policy: Option<Box<Policy>>,
-        labels: Option<Vec<String>>,
-        /// Only raising is allowed.
-        budgets: Option<Budgets>,
-        /// The last event the caller has seen; another one since then refuses the update.
-        if_match: Option<u64>,
-        /// A digest of what the caller said, where that was laid over the present settings: the same words under the
-        /// same key are the same request, whatever the settings are by then.
-        said: Option<String>,
-    },
+    Update(Box<Update>),
     /// A file whose bytes are durable beside the log.
     Attach {
         attachment: Attachment,
@@ -66,6 +55,24 @@ pub enum Command {
     End {
         reason: Option<String>,
     },
+}
+
+/// What is to be changed of a session; what is not said stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Update {
+    pub title: Option<String>,
+    pub policy: Option<Policy>,
+    pub labels: Option<Vec<String>>,
+    /// Not while a turn is open; the same holds for the folder.
+    pub model: Option<String>,
+    pub workspace_path: Option<String>,
+    /// Only raising is allowed.
+    pub budgets: Option<Budgets>,
+    /// The last event the caller has seen; another one since then refuses the update.
+    pub if_match: Option<u64>,
+    /// A digest of what the caller said, where that was laid over the present settings: the same words under the same
+    /// key are the same request, whatever the settings are by then.
+    pub said: Option<String>,
 }
 
 impl Command {
@@ -78,7 +85,7 @@ impl Command {
             Command::Cancel { .. } => "cancel",
             Command::Retry { .. } => "retry",
             Command::Resume { .. } => "resume",
-            Command::Update { .. } => "update",
+            Command::Update(_) => "update",
             Command::Attach { .. } => "attachments",
             Command::End { .. } => "end",
         }
@@ -86,10 +93,11 @@ impl Command {
 
     /// A digest of all it says, to tell a repeated command from another one under the same key.
     pub fn digest(&self) -> String {
-        match self {
-            Command::Update { said: Some(said), .. } => said.clone(),
-            other => digest_of(other),
-        }
+        let said = match self {
+            Command::Update(update) => update.said.clone(),
+            _ => None,
+        };
+        said.unwrap_or_else(|| digest_of(self))
     }
 }
 

@@ -113,6 +113,7 @@ impl Transcript {
             }
             Body::SessionCreated(_)
             | Body::SessionUpdated(_)
+            | Body::SessionForked(_)
             | Body::AttachmentAdded(_)
             | Body::SessionCompleted(_)
             | Body::SessionFailed(_)

@@ -113,6 +113,21 @@ impl Event {
     }
 }
 
+impl Body {
+    /// The blobs beside the log that this event names.
+    pub fn blobs(&self) -> impl Iterator<Item = &str> {
+        let (attachment, artifacts, files) = match self {
+            Body::AttachmentAdded(added) => (Some(&added.attachment), &[][..], &[][..]),
+            Body::ToolCallCompleted(done) => (None, &done.result.artifacts[..], &[][..]),
+            Body::ToolCallStarted(started) => (None, &[][..], &started.intent.files[..]),
+            _ => (None, &[][..], &[][..]),
+        };
+        let attachment = attachment.into_iter().map(|attachment| attachment.r#ref.as_str());
+        let old_bytes = files.iter().filter_map(|file| file.old_bytes.as_deref());
+        attachment.chain(artifacts.iter().map(String::as_str)).chain(old_bytes)
+    }
+}
+
 macro_rules! bodies {
     ($($name:ident $wire:literal,)*) => {
         /// What happened. Rust names are the CamelCase of the wire names.
@@ -147,6 +162,7 @@ macro_rules! bodies {
 bodies! {
     SessionCreated "session_created",
     SessionUpdated "session_updated",
+    SessionForked "session_forked",
     SessionCompleted "session_completed",
     SessionFailed "session_failed",
     SessionCanceled "session_canceled",
@@ -189,10 +205,24 @@ macro_rules! data {
 
 data! {
     SessionCreated { settings: Settings, policy: Policy, budgets: Budgets, }
-    SessionUpdated {
+    #[derive(Default)] SessionUpdated {
         #[serde(default, skip_serializing_if = "Option::is_none")] title: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")] policy: Option<Policy>,
         #[serde(default, skip_serializing_if = "Option::is_none")] labels: Option<Vec<String>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] model: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] workspace_path: Option<String>,
+    }
+    /// Everything before it is a copy of another session's log; from here on this one goes its own way.
+    SessionForked {
+        from: SessionId,
+        /// The last event that was copied, by its number there and here.
+        at_seq: u64,
+        /// As it was, where it is not said; so are the next two.
+        #[serde(default, skip_serializing_if = "Option::is_none")] title: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] model: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] workspace_path: Option<String>,
+        /// Labels are names of one session, so a copy has none that were not given to it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] labels: Vec<String>,
     }
     SessionCompleted { #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>, }
     SessionCanceled { #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>, }

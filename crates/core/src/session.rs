@@ -22,7 +22,7 @@ mod apply;
 mod decide;
 mod wanted;
 
-pub use decide::{Decision, create};
+pub use decide::{Decision, create, fork};
 pub use wanted::Effect;
 
 /// Turns that wait behind the open one.
@@ -81,6 +81,13 @@ pub struct Parent {
     pub tool_call_id: Option<CallId>,
 }
 
+/// Where a session's log was copied from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    pub session_id: SessionId,
+    pub seq: u64,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Session {
     pub id: SessionId,
@@ -113,6 +120,8 @@ pub struct Session {
     pub children: Vec<SessionId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<Origin>,
     /// Idempotency keys of the last 24 hours, by endpoint and key.
     pub keys: Arc<BTreeMap<String, KeyRecord>>,
 }

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use tenure_core::{
     budget::{Budgets, Spent},
     command::{Answer, Command, Refusal, digest_of},
@@ -20,16 +21,21 @@ use tenure_core::{
     session::{Life, Session, Settings, create},
     tool::ToolSpec,
 };
-use tenure_store::{CreateKey, Store};
+use tenure_store::{Blob, CreateKey, Store};
 use tokio::sync::{OnceCell, mpsc::error::TrySendError, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+mod archive;
 mod attach;
 mod clock;
+mod copy;
+mod export;
 mod feed;
 mod files;
+mod fork;
 mod history;
 mod hub;
+mod import;
 mod load;
 mod model_call;
 mod record;
@@ -42,11 +48,15 @@ mod tally;
 mod tool_call;
 mod warm;
 
+pub use archive::Manifest;
 pub use attach::NewFile;
 pub use clock::{Clock, SystemClock};
+pub use export::Export;
 pub use feed::{FeedCursor, FeedItem, FeedSubscription};
+pub use fork::{Forked, NewFork};
 pub use history::Messages;
 pub use hub::StreamItem;
+pub use import::{Imported, NewImport};
 pub use record::{RecordStatus, Response, TurnError, TurnRecord};
 pub use search::{Found, Wanted};
 pub use standing::{MemoryStanding, Standing};
@@ -234,16 +244,9 @@ impl Engine {
         let mut decision = create(id, created.clone(), actor.clone(), &mut moment)?;
         if let Some(key) = key {
             let mine = CreateKey { endpoint: "sessions".into(), key, digest, session_id: id, at: moment.at };
-            let first = match store.key_get(&mine.endpoint, &mine.key, moment.at).await? {
-                Some(first) => first,
-                None => store.key_put(mine.clone()).await?,
-            };
-            if first.digest != mine.digest {
-                let message = "this idempotency key was used for another request";
-                return Err(Refusal::new("key_reused", message, "use a new key for a new request").into());
-            }
-            if first.session_id != id {
-                id = first.session_id;
+            let first = self.keep_key(mine).await?;
+            if first != id {
+                id = first;
                 decision = create(id, created, actor, &mut moment)?;
             }
         }
@@ -407,6 +410,32 @@ impl Engine {
         search::list(&*self.0.parts.store, before, limit, wanted).await
     }
 
+    /// The session that goes by this name: the latest with such a label, an open one first; or the latest open one of
+    /// such a role.
+    pub async fn named(&self, name: &str) -> Result<Option<SessionId>, Error> {
+        search::named(&*self.0.parts.store, name).await
+    }
+
+    /// The files that tools left behind in a session.
+    pub async fn artifacts(&self, session: SessionId) -> Result<Vec<Blob>, Error> {
+        let mut blobs = self.0.parts.store.blob_list(session, ARTIFACTS).await?;
+        blobs.retain(|blob| is_shown(&blob.name));
+        Ok(blobs)
+    }
+
+    /// One of them, by its whole name.
+    pub async fn artifact(&self, session: SessionId, name: &str) -> Result<Option<Bytes>, Error> {
+        self.0.parts.store.head(session).await?;
+        if !is_shown(name) {
+            return Ok(None);
+        }
+        match self.0.parts.store.blob_get(session, name).await {
+            // What cannot be a name is the name of nothing.
+            Err(tenure_store::Error::Other(_)) => Ok(None),
+            found => Ok(found?),
+        }
+    }
+
     /// What all sessions have used, and how many there are.
     pub async fn usage(&self, wanted: &Wanted) -> Result<(Spent, usize), Error> {
         search::usage(&*self.0.parts.store, wanted).await
@@ -480,6 +509,14 @@ impl Engine {
         self.0.tasks.close();
         self.0.tasks.wait().await;
     }
+}
+
+/// Where tools put files.
+const ARTIFACTS: &str = "artifacts";
+
+/// Bytes from before a write are kept to take the write back, secrets and all: they are not for showing.
+fn is_shown(name: &str) -> bool {
+    name.strip_prefix(ARTIFACTS).is_some_and(|rest| rest.starts_with('/')) && !name.ends_with(".old")
 }
 
 impl Shared {

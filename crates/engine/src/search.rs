@@ -49,6 +49,31 @@ impl Wanted {
     }
 }
 
+/// The session that goes by this name.
+pub(crate) async fn named(store: &dyn Store, name: &str) -> Result<Option<SessionId>, Error> {
+    let (mut labelled, mut of_role, mut before) = (None, None, None);
+    loop {
+        let page = store.list(before, PAGE).await?;
+        let is_last = page.len() < PAGE;
+        for row in page {
+            before = Some(row.id);
+            let is_open = matches!(&*row.status, "active" | "waiting_approval");
+            if row.labels.iter().any(|label| &**label == name) {
+                if is_open {
+                    return Ok(Some(row.id));
+                }
+                labelled = labelled.or(before);
+            }
+            if is_open && row.role.as_deref() == Some(name) {
+                of_role = of_role.or(before);
+            }
+        }
+        if is_last {
+            return Ok(labelled.or(of_role));
+        }
+    }
+}
+
 pub(crate) async fn list(
     store: &dyn Store,
     mut before: Option<SessionId>,

@@ -1,11 +1,14 @@
 //! The HTTP door: routes, the guard before them, and what all requests share.
 
+mod artifacts;
 mod attachments;
 mod body;
 mod checks;
 mod command;
 mod convert;
+mod copies;
 mod events;
+mod file;
 mod health;
 mod key;
 mod messages;
@@ -35,7 +38,7 @@ use axum::{
 use futures::FutureExt;
 use tenure_core::{event::Actor, ids::SessionId};
 use tenure_engine::Engine;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::{About, access::Guard, limits::Limits};
@@ -52,6 +55,7 @@ pub(crate) struct App {
     about: About,
     stop: CancellationToken,
     answers: metrics::Answers,
+    imports: Arc<Semaphore>,
     /// A partial policy is laid over the present one: between reading that and writing the whole, no other update may come.
     updates: [Mutex<()>; UPDATE_PLACES],
 }
@@ -59,7 +63,8 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(engine: Engine, guard: Guard, limits: Limits, about: About, stop: CancellationToken) -> Self {
         let (answers, updates) = (metrics::Answers::default(), std::array::from_fn(|_| Mutex::new(())));
-        Self { engine, guard, limits, about, stop, answers, updates }
+        let imports = Arc::new(Semaphore::new(limits.imports_max));
+        Self { engine, guard, limits, about, stop, answers, imports, updates }
     }
 
     async fn update_place(&self, session: SessionId) -> MutexGuard<'_, ()> {
@@ -84,11 +89,16 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/tools", get(tools::list))
         .route("/v1/usage", get(usage::show))
         .route("/v1/sessions", get(session::list).post(session::create))
+        .route("/v1/sessions/import", post(copies::import))
         .route("/v1/sessions/{session}", get(session::show).merge(patch(session::update)).delete(session::delete))
         .route("/v1/sessions/{session}/messages", get(messages::list).post(command::send_message))
         .route("/v1/sessions/{session}/attachments", get(attachments::list).post(attachments::upload))
         .route("/v1/sessions/{session}/attachments/{file}", get(attachments::download))
+        .route("/v1/sessions/{session}/artifacts", get(artifacts::list))
+        .route("/v1/sessions/{session}/artifacts/{*file}", get(artifacts::download))
         .route("/v1/sessions/{session}/events", get(events::events))
+        .route("/v1/sessions/{session}/fork", post(copies::fork))
+        .route("/v1/sessions/{session}/export", get(copies::export).post(copies::export))
         .route("/v1/sessions/{session}/approve", post(command::approve))
         .route("/v1/sessions/{session}/cancel", post(command::cancel))
         .route("/v1/sessions/{session}/end", post(command::end))

@@ -9,6 +9,10 @@ pub struct Limits {
     pub body_bytes_max: usize,
     /// Of one attachment.
     pub attachment_bytes_max: usize,
+    /// What an imported session may unpack to, and the file itself.
+    pub import_bytes_max: usize,
+    /// Imports at one time.
+    pub imports_max: usize,
     /// How much of a body that is not wanted is read and dropped, so that its sender gets to see the answer.
     pub drain_bytes_max: usize,
     pub header_bytes_max: usize,
@@ -50,6 +54,8 @@ impl Default for Limits {
             connections_max: 4096,
             body_bytes_max: 1024 * 1024,
             attachment_bytes_max: 10 * 1024 * 1024,
+            import_bytes_max: 1024 * 1024 * 1024,
+            imports_max: 2,
             drain_bytes_max: 8 * 1024 * 1024,
             header_bytes_max: 32 * 1024,
             headers_max: 64,

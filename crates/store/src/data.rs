@@ -24,6 +24,8 @@ pub struct StoredEvent {
     pub seq: u64,
     /// The wire JSON of the event: one object, no line end, without `v`, `more` and `sum`.
     pub json: Bytes,
+    /// Events of the same decision still to come.
+    pub more: u64,
 }
 
 impl StoredEvent {
@@ -31,6 +33,13 @@ impl StoredEvent {
         let text = std::str::from_utf8(&self.json).map_err(|error| Error::Other(error.to_string()))?;
         Event::from_json(text).map_err(|error| Error::Other(format!("event {}: {error}", self.seq)))
     }
+}
+
+/// A file beside a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blob {
+    pub name: String,
+    pub bytes: u64,
 }
 
 /// Where a log ends.

@@ -21,6 +21,9 @@ pub enum Error {
     /// A write or sync failed; the session is closed for writing until a retry succeeds.
     #[error("the disk refused {what}: {why}")]
     Disk { what: String, why: String },
+    /// What was said to be lines of a log is none.
+    #[error("this is no log: {0}")]
+    NoLog(String),
     #[error("there are {limit} idempotency keys of the last 24 hours already")]
     KeysFull { limit: usize },
     #[error("the data folder is in use by process {pid}")]

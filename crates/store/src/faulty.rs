@@ -14,7 +14,8 @@ use tokio::sync::watch;
 
 use self::disk::FaultyDisk;
 use crate::{
-    CreateKey, Epoch, FileStore, Head, Limit, Result, Row, Snapshot, SpoolPage, Store, StoredEvent, SweepReport,
+    Blob, CreateKey, Epoch, FileStore, Head, Limit, Result, Row, Snapshot, SpoolPage, Stage, Store, StoredEvent,
+    SweepReport,
 };
 
 mod content;
@@ -218,6 +219,12 @@ impl Store for FaultyStore {
     }
     async fn blob_get(&self, session: SessionId, name: &str) -> Result<Option<Bytes>> {
         self.inner.blob_get(session, name).await
+    }
+    async fn blob_list(&self, session: SessionId, folder: &str) -> Result<Vec<Blob>> {
+        self.inner.blob_list(session, folder).await
+    }
+    async fn stage(&self, session: SessionId) -> Result<Box<dyn Stage>> {
+        self.inner.stage(session).await
     }
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport> {
         self.inner.sweep(spools_before).await

@@ -26,12 +26,15 @@ use self::{
     logs::Logs,
     marks::Marks,
     spool::Spools,
+    stage::FileStage,
     sweep::Sweeper,
 };
 use crate::{
-    CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, Store, StoredEvent, SweepReport,
+    Blob, CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, Stage, Store, StoredEvent,
+    SweepReport,
     disk::{Disk, OsDisk},
     inbox::Inbox,
+    staged::Staged,
     tails::Tails,
 };
 
@@ -48,6 +51,7 @@ mod marks;
 mod scan;
 mod snapshot;
 mod spool;
+mod stage;
 mod sweep;
 
 /// Turn records are small; what is larger is not one.
@@ -88,6 +92,8 @@ pub struct FileStore {
     tails: Arc<Tails>,
     inbox: Inbox,
     syncs: Arc<Semaphore>,
+    /// Sessions that are being put in place.
+    staged: Arc<Staged>,
 }
 
 impl FileStore {
@@ -115,6 +121,7 @@ impl FileStore {
             tails: Arc::default(),
             inbox: Inbox::default(),
             syncs: Arc::new(Semaphore::new(options.sync_threads.max(1))),
+            staged: Arc::default(),
             folder,
         }))
     }
@@ -356,6 +363,24 @@ impl Store for FileStore {
     async fn blob_get(&self, session: SessionId, name: &str) -> Result<Option<Bytes>> {
         let name = name.to_owned();
         self.on_disk(move |folder| blob::get(folder, session, &name)).await
+    }
+
+    async fn blob_list(&self, session: SessionId, folder: &str) -> Result<Vec<Blob>> {
+        let below = folder.to_owned();
+        self.on_disk(move |folder| blob::list(folder, session, &below)).await
+    }
+
+    async fn stage(&self, session: SessionId) -> Result<Box<dyn Stage>> {
+        // Taken before it is looked at: who looked first could find nothing, and take it when another one is done.
+        let taken = self.staged.take(session)?;
+        match self.logs.get(session).await {
+            Err(Error::NoSession(_)) => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Err(Error::Exists(session)),
+        }
+        let (logs, marks, tails) = (self.logs.clone(), self.marks.clone(), self.tails.clone());
+        let folder = self.folder.clone();
+        blocking(move || Ok(Box::new(FileStage::begin(folder, logs, marks, tails, taken)?) as Box<dyn Stage>)).await
     }
 
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport> {

@@ -20,12 +20,14 @@ mod line;
 mod memory;
 mod name;
 mod notices;
+mod staged;
 mod tails;
 
 pub use data::*;
 pub use error::{Error, Result};
 pub use faulty::{Fault, FaultyStore, Harm, Point, Reason, Remains};
 pub use file::{Durability, FileStore, Options};
+pub use line::{LogReader, LogWriter};
 pub use memory::MemoryStore;
 
 /// The narrow door to durable memory. An implementer must keep these:
@@ -95,8 +97,31 @@ pub trait Store: Send + Sync + 'static {
     async fn blob_put(&self, session: SessionId, name: &str, bytes: Bytes) -> Result<()>;
     async fn blob_get(&self, session: SessionId, name: &str) -> Result<Option<Bytes>>;
 
+    /// The blobs below a folder such as `artifacts`, by name.
+    async fn blob_list(&self, session: SessionId, folder: &str) -> Result<Vec<Blob>>;
+
+    /// Begins to put a whole session in place. `Exists` if it is there.
+    async fn stage(&self, session: SessionId) -> Result<Box<dyn Stage>>;
+
     /// Deletes spools whose turn settled before `spools_before`.
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport>;
     /// What was cut, mended or found damaged since the last call, for people.
     fn notices(&self) -> Vec<String>;
 }
+
+/// A session that is put in place as a whole, such as a copy or one that comes from elsewhere. Nobody sees it before
+/// `commit`; if it is dropped before that, or the daemon is, there is no such session.
+#[async_trait]
+pub trait Stage: Send {
+    /// Adds one decision.
+    async fn append(&mut self, events: &[Event]) -> Result<Head>;
+    /// Adds whole lines as a `LogWriter` made them, which must follow those that are there; gives the events in them.
+    /// `NoLog` where they do not.
+    async fn append_lines(&mut self, lines: Bytes) -> Result<Vec<StoredEvent>>;
+    async fn blob_put(&mut self, name: &str, bytes: Bytes) -> Result<()>;
+    /// Makes all of it durable, then visible, among the open sessions. `Exists` if somebody was faster.
+    async fn commit(self: Box<Self>) -> Result<Head>;
+}
+
+/// Why lines that end inside a decision are no log.
+pub(crate) const CUT: &str = "it ends inside a decision";

@@ -1,8 +1,9 @@
 //! One line of a log: the event's wire JSON, then `v`, `more` and `sum`. Pure; it never reads or writes a file.
 
+use bytes::Bytes;
 use tenure_core::{event::Event, ids::SessionId};
 
-use crate::{Error, Result};
+use crate::{Error, Result, StoredEvent};
 
 /// The format of the lines this version writes, and the only one it reads.
 const VERSION: u64 = 1;
@@ -126,20 +127,114 @@ pub(crate) fn encode(from: &Place, session: SessionId, events: &[Event]) -> Resu
         if bytes.pop() != Some(b'}') || bytes[start..].contains(&b'\n') {
             return Err(failed("it is not one object on one line".into()));
         }
-        let more = events.len() - 1 - index;
-        bytes.extend_from_slice(format!(",\"v\":{VERSION},\"more\":{more}").as_bytes());
-        let sum = sum_of(&place.sum, &bytes[start..]);
-        bytes.extend_from_slice(SUM_OPENS);
-        bytes.extend_from_slice(hex_of(&sum).as_bytes());
-        bytes.extend_from_slice(SUM_CLOSES);
-        bytes.push(b'\n');
+        place = seal(&mut bytes, start, &place, (events.len() - 1 - index) as u64);
         let length = bytes.len() - start;
         if length > LINE_BYTES_MAX {
             return Err(failed(format!("it has {length} bytes, and {LINE_BYTES_MAX} are the limit")));
         }
-        place = Place { seq: event.seq, offset: place.offset + length as u64, sum };
     }
     Ok((bytes, place))
+}
+
+/// Ends the line that starts at `start` and lacks only its closing brace. It follows `place`; gives the place behind it.
+fn seal(bytes: &mut Vec<u8>, start: usize, place: &Place, more: u64) -> Place {
+    bytes.extend_from_slice(format!(",\"v\":{VERSION},\"more\":{more}").as_bytes());
+    let sum = sum_of(&place.sum, &bytes[start..]);
+    bytes.extend_from_slice(SUM_OPENS);
+    bytes.extend_from_slice(hex_of(&sum).as_bytes());
+    bytes.extend_from_slice(SUM_CLOSES);
+    bytes.push(b'\n');
+    Place { seq: place.seq + 1, offset: place.offset + (bytes.len() - start) as u64, sum }
+}
+
+/// Makes the very lines of a log from its events, so that it can be taken elsewhere byte for byte.
+#[derive(Debug, Clone)]
+pub struct LogWriter {
+    place: Place,
+}
+
+impl LogWriter {
+    /// At the start of a log.
+    pub fn new() -> Self {
+        Self { place: Place::START }
+    }
+
+    /// Adds the line of the next event to `lines`.
+    pub fn push(&mut self, event: &StoredEvent, lines: &mut Vec<u8>) {
+        let start = lines.len();
+        lines.extend_from_slice(event.json.strip_suffix(b"}").unwrap_or(&event.json));
+        self.place = seal(lines, start, &self.place, event.more);
+    }
+
+    /// How many bytes were made so far.
+    pub fn bytes(&self) -> u64 {
+        self.place.offset
+    }
+
+    /// The last line's sum, which stands for all lines up to it.
+    pub fn sum(&self) -> String {
+        hex_of(&self.place.sum)
+    }
+}
+
+impl Default for LogWriter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Reads lines that were written elsewhere: each must follow the one before it.
+#[derive(Debug)]
+pub struct LogReader {
+    /// The end of the last line.
+    pub(crate) place: Place,
+    /// Lines still to come of the decision under way.
+    left: u64,
+}
+
+impl LogReader {
+    /// At the start of a log.
+    pub fn new() -> Self {
+        Self::at(Place::START)
+    }
+
+    /// Behind a whole decision.
+    pub(crate) fn at(place: Place) -> Self {
+        Self { place, left: 0 }
+    }
+
+    /// Takes in whole lines and gives the events in them.
+    pub fn take(&mut self, lines: &[u8]) -> std::result::Result<Vec<StoredEvent>, String> {
+        let Some(lines) = lines.strip_suffix(b"\n") else { return Err("a line has no end".into()) };
+        let mut events = Vec::new();
+        for bytes in lines.split(|byte| *byte == b'\n') {
+            let failed = |why: &str| format!("line {}: {why}", self.place.seq + 1);
+            let line = Line::parse(bytes).ok_or_else(|| failed("it has not the form of a line"))?;
+            let next = line.follow(&self.place).map_err(|why| failed(&why))?;
+            if self.left > 0 && line.more != self.left - 1 {
+                return Err(failed("it does not continue its decision"));
+            }
+            events.push(StoredEvent { seq: line.seq, json: Bytes::from(line.json()), more: line.more });
+            (self.place, self.left) = (next, line.more);
+        }
+        Ok(events)
+    }
+
+    /// Whether it ends with a whole decision.
+    pub fn is_whole(&self) -> bool {
+        self.place.seq > 0 && self.left == 0
+    }
+
+    /// The last line's sum, which stands for all lines up to it.
+    pub fn sum(&self) -> String {
+        hex_of(&self.place.sum)
+    }
+}
+
+impl Default for LogReader {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 fn sum_of(before: &Sum, covered: &[u8]) -> Sum {

@@ -18,15 +18,22 @@ use tenure_core::{
 use tokio::sync::watch;
 
 use crate::{
-    CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, SpoolRecord, Store, StoredEvent,
-    SweepReport, inbox::Inbox, line, line::Place, name::check_blob, tails::Tails,
+    Blob, CUT, CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, SpoolRecord, Stage, Store,
+    StoredEvent, SweepReport,
+    inbox::Inbox,
+    line,
+    line::{LogReader, Place},
+    name::check_blob,
+    staged::{Staged, Taken},
+    tails::Tails,
 };
 
 /// Share it between daemons by cloning the `Arc`; a restart is a new daemon on the same store.
 #[derive(Default)]
 pub struct MemoryStore {
-    state: Mutex<State>,
-    tails: Tails,
+    state: Arc<Mutex<State>>,
+    tails: Arc<Tails>,
+    staged: Arc<Staged>,
     inbox: Inbox,
 }
 
@@ -48,6 +55,20 @@ struct Session {
     blobs: HashMap<String, Bytes>,
 }
 
+impl Default for Session {
+    fn default() -> Self {
+        Self {
+            epoch: 1,
+            tip: Place::START,
+            events: vec![],
+            spools: HashMap::new(),
+            snapshot: None,
+            turns: HashMap::new(),
+            blobs: HashMap::new(),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Spool {
     records: Vec<SpoolRecord>,
@@ -60,7 +81,58 @@ impl MemoryStore {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A session that nobody sees yet.
+struct MemoryStage {
+    state: Arc<Mutex<State>>,
+    tails: Arc<Tails>,
+    taken: Taken,
+    session: Session,
+    reader: LogReader,
+}
+
+#[async_trait]
+impl Stage for MemoryStage {
+    async fn append(&mut self, events: &[Event]) -> Result<Head> {
+        let head = self.session.append(self.taken.session(), events)?;
+        self.reader = LogReader::at(self.session.tip);
+        Ok(head)
+    }
+
+    async fn append_lines(&mut self, lines: Bytes) -> Result<Vec<StoredEvent>> {
+        let events = self.reader.take(&lines).map_err(Error::NoLog)?;
+        self.session.tip = self.reader.place;
+        self.session.events.extend(events.iter().cloned());
+        Ok(events)
+    }
+
+    async fn blob_put(&mut self, name: &str, bytes: Bytes) -> Result<()> {
+        check_blob(name)?;
+        self.session.blobs.insert(name.to_owned(), bytes);
+        Ok(())
+    }
+
+    async fn commit(self: Box<Self>) -> Result<Head> {
+        if !self.reader.is_whole() {
+            return Err(Error::NoLog(CUT.into()));
+        }
+        let head = self.session.head();
+        let mut state = lock(&self.state);
+        if state.sessions.contains_key(&self.taken.session()) {
+            return Err(Error::Exists(self.taken.session()));
+        }
+        state.sessions.insert(self.taken.session(), self.session);
+        state.open.insert(self.taken.session());
+        drop(state);
+        self.tails.wake(self.taken.session());
+        Ok(head)
     }
 }
 
@@ -87,9 +159,10 @@ impl Session {
     fn append(&mut self, session: SessionId, events: &[Event]) -> Result<Head> {
         // The bytes are made as for a file, so that sizes and refusals are the same.
         let (_, tip) = line::encode(&self.tip, session, events)?;
-        for event in events {
+        for (index, event) in events.iter().enumerate() {
             let json = serde_json::to_vec(event).map_err(|error| Error::Other(error.to_string()))?;
-            self.events.push(StoredEvent { seq: event.seq, json: json.into() });
+            let more = (events.len() - 1 - index) as u64;
+            self.events.push(StoredEvent { seq: event.seq, json: json.into(), more });
         }
         self.tip = tip;
         Ok(self.head())
@@ -106,15 +179,7 @@ impl Store for MemoryStore {
         if state.sessions.contains_key(&session) {
             return Err(Error::Exists(session));
         }
-        let mut made = Session {
-            epoch: 1,
-            tip: Place::START,
-            events: vec![],
-            spools: HashMap::new(),
-            snapshot: None,
-            turns: HashMap::new(),
-            blobs: HashMap::new(),
-        };
+        let mut made = Session::default();
         let head = made.append(session, events)?;
         state.sessions.insert(session, made);
         state.open.insert(session);
@@ -304,6 +369,26 @@ impl Store for MemoryStore {
     async fn blob_get(&self, session: SessionId, name: &str) -> Result<Option<Bytes>> {
         check_blob(name)?;
         Ok(self.state().sessions.get(&session).and_then(|session| session.blobs.get(name)).cloned())
+    }
+
+    async fn blob_list(&self, session: SessionId, folder: &str) -> Result<Vec<Blob>> {
+        check_blob(folder)?;
+        let mut state = self.state();
+        let below = format!("{folder}/");
+        let blobs = state.session(session)?.blobs.iter().filter(|(name, _)| name.starts_with(&below));
+        let mut blobs: Vec<Blob> =
+            blobs.map(|(name, bytes)| Blob { name: name.clone(), bytes: bytes.len() as u64 }).collect();
+        blobs.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(blobs)
+    }
+
+    async fn stage(&self, session: SessionId) -> Result<Box<dyn Stage>> {
+        let taken = self.staged.take(session)?;
+        if self.state().sessions.contains_key(&session) {
+            return Err(Error::Exists(session));
+        }
+        let (state, tails) = (self.state.clone(), self.tails.clone());
+        Ok(Box::new(MemoryStage { state, tails, taken, session: Session::default(), reader: LogReader::new() }))
     }
 
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_core::{
     budget::Budgets,
-    command::{Answer, Command, Verdict},
+    command::{Answer, Command, Update, Verdict},
     cursor::Cursor,
     event::{Actor, Event},
     ids::{CallId, SessionId, TurnId},
@@ -227,8 +227,7 @@ impl Rig {
 
     pub async fn update(&self, session: SessionId, budgets: Budgets) -> Result<Answer, Error> {
         let budgets = Some(budgets);
-        let (title, policy, labels, if_match, said) = (None, None, None, None, None);
-        self.command(session, Command::Update { title, policy, labels, budgets, if_match, said }).await
+        self.command(session, Command::Update(Box::new(Update { budgets, ..Update::default() }))).await
     }
 
     /// The turn's record once nothing happens to it without somebody's help.

@@ -14,7 +14,8 @@ use tenure_core::{
     time::Timestamp,
 };
 use tenure_store::{
-    CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, Store, StoredEvent, SweepReport,
+    Blob, CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, Stage, Store, StoredEvent,
+    SweepReport,
 };
 use tokio::sync::watch;
 
@@ -191,6 +192,12 @@ impl Store for UnwillingStore {
     }
     async fn blob_get(&self, session: SessionId, name: &str) -> Result<Option<Bytes>> {
         self.inner.blob_get(session, name).await
+    }
+    async fn blob_list(&self, session: SessionId, folder: &str) -> Result<Vec<Blob>> {
+        self.inner.blob_list(session, folder).await
+    }
+    async fn stage(&self, session: SessionId) -> Result<Box<dyn Stage>> {
+        self.inner.stage(session).await
     }
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport> {
         self.inner.sweep(spools_before).await

@@ -18,7 +18,8 @@ use tenure_core::{
     time::Timestamp,
 };
 use tenure_store::{
-    CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, Store, StoredEvent, SweepReport,
+    Blob, CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, Stage, Store, StoredEvent,
+    SweepReport,
 };
 use tokio::sync::watch;
 
@@ -223,6 +224,12 @@ impl Store for WeatherStore {
     }
     async fn blob_get(&self, session: SessionId, name: &str) -> Result<Option<Bytes>> {
         at_once(self.inner.blob_get(session, name))
+    }
+    async fn blob_list(&self, session: SessionId, folder: &str) -> Result<Vec<Blob>> {
+        at_once(self.inner.blob_list(session, folder))
+    }
+    async fn stage(&self, session: SessionId) -> Result<Box<dyn Stage>> {
+        at_once(self.inner.stage(session))
     }
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport> {
         let report = at_once(self.inner.sweep(spools_before))?;

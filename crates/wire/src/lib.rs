@@ -18,13 +18,14 @@ pub use policy::{
 };
 pub use problem::Problem;
 pub use request::{
-    Approve, Cancel, CreateSession, Delivery, EmptyCommand, End, NewAttachment, Part, Patch, Role, Scope, SendMessage,
-    SessionFilter, Verdict,
+    Approve, Cancel, CreateSession, Delivery, EmptyCommand, End, Fork, NewAttachment, Part, Patch, Role, Scope,
+    SendMessage, SessionFilter, Verdict,
 };
 pub use response::{
-    Answer, Approval, ApprovalAnswered, AttachmentList, AttachmentView, Canceling, Created, Ended, Health, Message,
-    MessageAccepted, MessageList, MessageRef, OpenTurn, Ready, SessionList, SessionRow, SessionView, Spent, ToolCall,
-    ToolList, ToolView, TurnError, TurnStarted, TurnView, Usage, UsageView,
+    Answer, Approval, ApprovalAnswered, ArtifactList, ArtifactView, AttachmentList, AttachmentView, Canceling, Created,
+    Ended, Forked, Health, Imported, Message, MessageAccepted, MessageList, MessageRef, OpenTurn, Origin, Ready,
+    SessionList, SessionRow, SessionView, Spent, ToolCall, ToolList, ToolView, TurnError, TurnStarted, TurnView, Usage,
+    UsageView,
 };
 
 /// The media type of a request's and an ordinary response's body.
@@ -35,6 +36,8 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 pub const EVENT_STREAM: &str = "text/event-stream";
 /// The media type of the event stream as one JSON object a line.
 pub const NDJSON: &str = "application/x-ndjson";
+/// The media type of an exported session.
+pub const ARCHIVE: &str = "application/gzip";
 /// The header that carries an idempotency key.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The header with which a client says where its stream was cut.

@@ -69,8 +69,23 @@ requests! {
         #[serde(default, skip_serializing_if = "Option::is_none")] title: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")] labels: Option<Vec<String>>,
         #[serde(default, skip_serializing_if = "Option::is_none")] policy: Option<Policy>,
+        /// For the turns to come; not while one is open.
+        #[serde(default, skip_serializing_if = "Option::is_none")] model: Option<String>,
+        /// Absolute, and an existing folder; not while a turn is open.
+        #[serde(default, skip_serializing_if = "Option::is_none")] workspace_path: Option<String>,
         /// Only raising is allowed.
         #[serde(default, skip_serializing_if = "Option::is_none")] budgets: Option<Budgets>,
+    }
+    /// `POST /v1/sessions/{id}/fork`. The body may be left out.
+    Fork {
+        /// The last event that the fork shares with this session; the present one, where it is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")] seq: Option<u64>,
+        /// As this session's, where it is not said; so are the model and the folder.
+        #[serde(default, skip_serializing_if = "Option::is_none")] title: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] model: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] workspace_path: Option<String>,
+        /// A fork has no labels but these.
+        #[serde(default, skip_serializing_if = "Option::is_none")] labels: Option<Vec<String>>,
     }
     /// `POST /v1/sessions/{id}/end`. The body may be left out.
     End {

@@ -26,6 +26,35 @@ responses! {
     TurnStarted { turn_id: String, }
     Ended { status: String, }
 
+    /// A session that was made from another one, or from an archive under an id of its own.
+    Forked { session_id: String, forked_from: Origin, }
+    /// The session and the last event of it that were copied.
+    Origin { session_id: String, seq: u64, }
+    /// `POST /v1/sessions/import`.
+    Imported {
+        session_id: String,
+        /// The last event that came with it.
+        seq: u64,
+        /// Where it was copied from, if it has an id of its own now.
+        #[serde(default, skip_serializing_if = "Option::is_none")] forked_from: Option<Origin>,
+        /// Files that its log names and that were missing when it was exported.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] missing: Vec<String>,
+    }
+
+    /// A file that a tool left behind, such as the whole of a long output.
+    ArtifactView {
+        /// How events name it.
+        r#ref: String,
+        bytes: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")] turn_id: Option<String>,
+    }
+    /// `GET …/artifacts`.
+    ArtifactList {
+        artifacts: Vec<ArtifactView>,
+        /// What to send as `?cursor=` for the next page.
+        next: Option<String>,
+    }
+
     SessionList {
         sessions: Vec<SessionRow>,
         /// What to send as `?cursor=` for the next page.
@@ -133,6 +162,7 @@ responses! {
         #[serde(default)] spent: Spent,
         /// `null` where a price is not known.
         #[serde(default)] cost_micro_usd: Option<u64>,
+        #[serde(default)] forked_from: Option<Origin>,
     }
     OpenTurn {
         id: String,

@@ -18,7 +18,7 @@ use crate::{
                         tenure deny sess_01K9 --reason \"not on a Friday\""
 )]
 pub struct Arguments {
-    /// The session, by its id or the beginning of it
+    /// The session, by its id, the beginning of it, a label or a role
     session: String,
     /// The call, by its id or the beginning of it [default: the only one that waits]
     call: Option<String>,

@@ -10,7 +10,7 @@ use crate::{daemon, exit::Exit, lookup, terminal};
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n    tenure cancel sess_01K9 --reason \"wrong folder\"")]
 pub struct Arguments {
-    /// The session, by its id or the beginning of it
+    /// The session, by its id, the beginning of it, a label or a role
     session: String,
     /// Why; the log keeps it
     #[arg(long)]

@@ -1,4 +1,6 @@
-//! `tenure session`: one session, its conversation, its events, its name, its end.
+//! `tenure session`: one session, its conversation, its events, its name, its copies, its end.
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -8,6 +10,8 @@ use tenure_client::{
 };
 use tenure_wire::{End, Event, Message, Part, Patch, Role, SessionView};
 use tokio::signal::unix::{SignalKind, signal};
+
+mod copies;
 
 use super::Context;
 use crate::{
@@ -27,14 +31,14 @@ pub struct Arguments {
 enum Command {
     /// What it is and what it waits for
     Show {
-        /// The session, by its id or the beginning of it
+        /// The session, by its id, the beginning of it, a label or a role
         session: String,
     },
     /// Its events, oldest first
     #[command(after_help = "Examples:\n    tenure session events sess_01K9 --follow\n    \
                             tenure session events sess_01K9 --after 42 --json")]
     Events {
-        /// The session, by its id or the beginning of it
+        /// The session, by its id, the beginning of it, a label or a role
         session: String,
         /// Go on with what comes, until Ctrl-C or the session's end
         #[arg(long)]
@@ -45,23 +49,98 @@ enum Command {
     },
     /// Its conversation, oldest first
     Messages {
-        /// The session, by its id or the beginning of it
+        /// The session, by its id, the beginning of it, a label or a role
         session: String,
     },
     /// Give it another title
     Rename {
-        /// The session, by its id or the beginning of it
+        /// The session, by its id, the beginning of it, a label or a role
         session: String,
         title: String,
     },
+    /// Give it another folder, model or other labels; not while a turn is open, but for the labels
+    #[command(after_help = "Examples:\n    tenure session change sess_01K9 --workspace .\n    \
+                            tenure session change sess_01K9 --label squad-a --label nightly")]
+    Change {
+        /// The session, by its id, the beginning of it, a label or a role
+        session: String,
+        /// The folder it works in
+        #[arg(long, value_name = "DIR")]
+        workspace: Option<PathBuf>,
+        /// The model of its turns to come
+        #[arg(long)]
+        model: Option<String>,
+        /// All labels it has from now on
+        #[arg(long = "label", value_name = "LABEL", conflicts_with = "no_labels")]
+        labels: Vec<String>,
+        /// Take all labels away
+        #[arg(long)]
+        no_labels: bool,
+    },
     /// Let its interrupted turn go on
     Resume {
-        /// The session, by its id or the beginning of it
+        /// The session, by its id, the beginning of it, a label or a role
         session: String,
+    },
+    /// Make a session of its own that begins where this one stood
+    #[command(after_help = "An open turn of it waits in the fork until you resume it or send something else;\n\
+                            nothing that ran runs again.\n\nExamples:\n    tenure session fork sess_01K9\n    \
+                            tenure session fork sess_01K9 --at 42 --workspace ../other")]
+    Fork {
+        /// The session, by its id, the beginning of it, a label or a role
+        session: String,
+        /// The last event to share [default: the present one]
+        #[arg(long, value_name = "SEQ")]
+        at: Option<u64>,
+        #[arg(long)]
+        title: Option<String>,
+        /// The folder it works in [default: the same]
+        #[arg(long, value_name = "DIR")]
+        workspace: Option<PathBuf>,
+        /// The model of its turns [default: the same]
+        #[arg(long)]
+        model: Option<String>,
+        /// Labels it gets; those of the session stay there
+        #[arg(long = "label", value_name = "LABEL")]
+        labels: Vec<String>,
+    },
+    /// Write all of it to one file: events, attachments, artifacts, settings
+    #[command(after_help = "Examples:\n    tenure session export sess_01K9\n    \
+                            tenure session export sess_01K9 --output - | ssh other tenure session import -")]
+    Export {
+        /// The session, by its id, the beginning of it, a label or a role
+        session: String,
+        /// Where to; - is standard output [default: its id and .tar.gz]
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Write over a file that is there
+        #[arg(long)]
+        force: bool,
+    },
+    /// Take in a session that was exported, under the same id
+    #[command(after_help = "Examples:\n    tenure session import sess_01K9.tar.gz\n    \
+                            tenure session import sess_01K9.tar.gz --as-new --workspace .")]
+    Import {
+        /// The file; - is standard input
+        file: PathBuf,
+        /// Under an id of its own, as a fork
+        #[arg(long)]
+        as_new: bool,
+        /// The folder it works in from now on [default: the path it had where it comes from]
+        #[arg(long, value_name = "DIR")]
+        workspace: Option<PathBuf>,
+    },
+    /// Remove all of it, for ever; an open one is ended first
+    Purge {
+        /// The session, by its id, the beginning of it, a label or a role
+        session: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
     /// End it; its log stays
     End {
-        /// The session, by its id or the beginning of it
+        /// The session, by its id, the beginning of it, a label or a role
         session: String,
         /// Why; the log keeps it
         #[arg(long)]
@@ -84,7 +163,25 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
         }
         Command::Messages { session } => messages(context, &client, session).await,
         Command::Rename { session, title } => rename(context, &client, session, title).await,
+        Command::Change { session, workspace, model, labels, no_labels } => {
+            let workspace_path = workspace.as_deref().map(copies::folder).transpose()?;
+            let labels = (*no_labels || !labels.is_empty()).then(|| labels.clone());
+            let patch = Patch { workspace_path, model: model.clone(), labels, ..Patch::default() };
+            change(context, &client, session, &patch).await
+        }
         Command::Resume { session } => resume(context, &client, session).await,
+        Command::Fork { session, at, title, workspace, model, labels } => {
+            let (workspace, labels) = (workspace.as_deref(), labels.clone());
+            let fork = copies::wanted(*at, title.clone(), workspace, model.clone(), labels)?;
+            copies::fork(context, &client, session, &fork).await
+        }
+        Command::Export { session, output, force } => {
+            copies::export(context, &client, session, output.as_deref(), *force).await
+        }
+        Command::Import { file, as_new, workspace } => {
+            copies::import(context, &client, file, *as_new, workspace.as_deref()).await
+        }
+        Command::Purge { session, yes } => copies::purge(context, &client, session, *yes).await,
         Command::End { session, reason } => end(context, &client, session, reason.clone()).await,
     }
 }
@@ -107,8 +204,14 @@ fn described(view: &SessionView) -> Vec<String> {
         row("title", title);
     }
     row("status", &view.status);
+    if !view.labels.is_empty() {
+        row("labels", &view.labels.join(", "));
+    }
     row("workspace", &view.workspace_path);
     row("model", &view.model);
+    if let Some(origin) = &view.forked_from {
+        row("forked", &format!("from {} at event {}", origin.session_id, origin.seq));
+    }
     row("created", &view.created_at);
     row("updated", &view.updated_at);
     row("events", &view.seq.to_string());
@@ -195,6 +298,21 @@ async fn rename(context: &Context, client: &Client, given: &str, title: &str) ->
             let title = view.title.unwrap_or_default();
             terminal::print_line(&format!("{session} is now called {:?}.", tamed(&title)))?;
         }
+    }
+    Ok(Exit::Ok)
+}
+
+async fn change(context: &Context, client: &Client, given: &str, patch: &Patch) -> anyhow::Result<Exit> {
+    if *patch == Patch::default() {
+        return Err(
+            Problem::usage("nothing is to be changed", "name --workspace, --model, --label or --no-labels").into()
+        );
+    }
+    let session = lookup::session(client, given).await?;
+    let view = client.patch(&session, None, patch).await?;
+    match context.output {
+        terminal::Output::Json => terminal::print_json(&view)?,
+        terminal::Output::Text => described(&view).iter().try_for_each(|line| terminal::print_line(line))?,
     }
     Ok(Exit::Ok)
 }

@@ -7,15 +7,15 @@ use crate::{
     command::{KeyUse, Verdict},
     event::{
         ApprovalRequested, Body, CallOrigin, Event, MessageAdded, ModelAttemptFailed, ModelOutputCompleted,
-        SessionCreated, ToolCallCompleted, ToolCallStarted, TurnInterrupted, TurnStarted, Verification,
+        SessionCreated, SessionForked, ToolCallCompleted, ToolCallStarted, TurnInterrupted, TurnStarted, Verification,
     },
     ids::{CallId, TurnId},
     message::{Delivery, MessageRef},
     model::{FaultKind, MicroUsd, Usage},
     policy::{Policy, Scope},
     session::{
-        ANSWERED_MAX, Answered, Attempts, Call, CallState, GRANTS_MAX, KEY_KEPT_MS, KeyRecord, LastOutput, Life, Phase,
-        QueuedTurn, SETTLED_MAX, Seed, Session, SettledTurn, Stop, Turn, TurnStatus, key_name,
+        ANSWERED_MAX, Answered, Attempts, Call, CallState, GRANTS_MAX, KEY_KEPT_MS, KeyRecord, LastOutput, Life,
+        Origin, Phase, QueuedTurn, SETTLED_MAX, Seed, Session, Settings, SettledTurn, Stop, Turn, TurnStatus, key_name,
     },
     time::Timestamp,
     tool::{CallClass, Outcome, ToolCall, ToolKind},
@@ -48,6 +48,7 @@ impl Session {
             total: Spent::default(),
             children: Vec::new(),
             attachments: Vec::new(),
+            forked_from: None,
             keys: Arc::default(),
         };
         session.remember_key(event.key.as_ref(), event.ts);
@@ -74,7 +75,9 @@ impl Session {
                 if let Some(labels) = &updated.labels {
                     self.settings.labels = labels.clone();
                 }
+                self.settings.go_elsewhere(updated.model.as_ref(), updated.workspace_path.as_ref());
             }
+            Body::SessionForked(forked) => self.become_fork(forked),
             Body::SessionCompleted(_) => self.life = Life::Completed,
             Body::SessionFailed(_) => self.life = Life::Failed,
             Body::SessionCanceled(_) => self.life = Life::Canceled,
@@ -150,6 +153,33 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// What belongs to the session that was copied stays there: its costs, its keys, its children, the answers that
+    /// people gave in it and the questions that wait for one.
+    fn become_fork(&mut self, forked: &SessionForked) {
+        self.forked_from = Some(Origin { session_id: forked.from, seq: forked.at_seq });
+        self.created_at = self.updated_at;
+        self.life = Life::Open;
+        if forked.title.is_some() {
+            self.settings.title = forked.title.clone();
+        }
+        self.settings.labels = forked.labels.clone();
+        self.settings.parent = None;
+        self.settings.go_elsewhere(forked.model.as_ref(), forked.workspace_path.as_ref());
+        self.total = Spent::default();
+        self.keys = Arc::default();
+        self.children.clear();
+        self.grants.clear();
+        self.answered.clear();
+        self.with_turn(|turn| {
+            turn.spent = Spent::default();
+            for call in &mut turn.calls {
+                if matches!(call.state, CallState::Waiting { .. } | CallState::Cleared) {
+                    call.state = CallState::Asked;
+                }
+            }
+        });
     }
 
     fn reset(&mut self, policy: &Policy, budgets: &Budgets) {
@@ -299,6 +329,18 @@ impl Spent {
         match cost {
             Some(cost) => self.micro_usd = self.micro_usd.saturating_add(cost),
             None => self.unpriced |= *usage != Usage::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Another model or another folder, for the turns to come.
+    fn go_elsewhere(&mut self, model: Option<&String>, workspace_path: Option<&String>) {
+        if let Some(model) = model {
+            self.model.clone_from(model);
+        }
+        if let Some(path) = workspace_path {
+            self.workspace_path.clone_from(path);
         }
     }
 }

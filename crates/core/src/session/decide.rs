@@ -13,8 +13,11 @@ use crate::{
 
 mod commands;
 mod flow;
+mod fork;
 mod recover;
 mod work;
+
+pub use fork::fork;
 
 /// What one input leads to: the events, the state they fold to, and what the asker is told.
 #[derive(Debug, Clone)]
@@ -83,7 +86,7 @@ impl Session {
         let mut answer = draft.command(command, actor.clone())?;
         if key.is_some() && draft.events.is_empty() {
             // Nothing changed, but the key and its answer must outlive a restart: an empty update carries them.
-            draft.emit(actor, None, SessionUpdated { title: None, policy: None, labels: None });
+            draft.emit(actor, None, SessionUpdated::default());
             if let Answer::Updated { seq } = &mut answer {
                 *seq = draft.state.seq;
             }

@@ -54,7 +54,7 @@ impl Case {
         self
     }
 
-    fn world(&self) -> World {
+    pub fn world(&self) -> World {
         let mut world = World::new(self.created.clone());
         for (line, step) in self.given.iter().enumerate() {
             if let Err(refusal) = step_in(&mut world, step) {

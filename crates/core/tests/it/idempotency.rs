@@ -1,7 +1,7 @@
 //! Idempotency keys: the same key and command get the first answer, another command is refused.
 
 use tenure_core::{
-    command::Command,
+    command::{Command, Update},
     model::FaultKind,
     session::{KEY_KEPT_MS, Session},
 };
@@ -157,17 +157,7 @@ fn keys_live_in_the_log() {
 #[test]
 fn a_keyed_command_that_changes_nothing_still_leaves_its_key() {
     case("an empty update")
-        .when(keyed(
-            "k",
-            command(Command::Update {
-                title: None,
-                policy: None,
-                labels: None,
-                budgets: None,
-                if_match: None,
-                said: None,
-            }),
-        ))
+        .when(keyed("k", command(Command::Update(Box::new(Update { ..Update::default() })))))
         .then(&["session_updated"], &[])
         .answers("updated 2");
     case("a cancel of a turn that is being stopped")

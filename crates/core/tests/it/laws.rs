@@ -158,6 +158,7 @@ impl Laws {
             }
             Body::SessionCreated(_)
             | Body::SessionUpdated(_)
+            | Body::SessionForked(_)
             | Body::AttachmentAdded(_)
             | Body::SessionFailed(_)
             | Body::TurnResumed(_)

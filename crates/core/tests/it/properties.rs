@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tenure_core::{
     budget::Budgets,
-    command::{Command, Input, ModelOutput, Partial, Verdict},
+    command::{Command, Input, ModelOutput, Partial, Update, Verdict},
     event::{Actor, ContextSeeded, SeedFile, SeedSource, SessionCreated},
     ids::CallId,
     message::{Delivery, Part, Role},
@@ -240,7 +240,15 @@ impl Play {
     }
 
     fn update(&mut self, title: Option<String>, policy: Option<Box<Policy>>, budgets: Option<Budgets>) {
-        self.command(Command::Update { title, policy, labels: None, budgets, if_match: None, said: None }, None);
+        self.command(
+            Command::Update(Box::new(Update {
+                title,
+                policy: policy.map(|policy| *policy),
+                budgets,
+                ..Update::default()
+            })),
+            None,
+        );
     }
 
     /// The calls of the open turn that wait for a yes.

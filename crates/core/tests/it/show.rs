@@ -64,6 +64,7 @@ impl World {
                 let labels = data.labels.as_ref().map(|labels| format!("labels {}", labels.join(",")));
                 [title, policy, labels].into_iter().flatten().collect::<Vec<_>>().join(" ")
             }
+            Body::SessionForked(data) => format!("at {}", data.at_seq),
             Body::SessionCompleted(_) | Body::SessionCanceled(_) => String::new(),
             Body::SessionFailed(data) => data.code.clone(),
             Body::SessionExpired(data) => format!("idle {}", data.idle_ms),

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tenure_core::{
     budget::Budgets,
-    command::{Command, Input, ModelOutput, Partial, Verdict},
+    command::{Command, Input, ModelOutput, Partial, Update, Verdict},
     event::{Actor, ContextSeeded, SeedFile, SeedSource},
     message::{Delivery, Part, Role},
     model::{Fault, FaultKind, MicroUsd, StopReason, Usage},
@@ -321,30 +321,16 @@ pub fn expire() -> Step {
 // Settings.
 
 pub fn raise(budgets: Budgets) -> Step {
-    command(Command::Update {
-        title: None,
-        policy: None,
-        labels: None,
-        budgets: Some(budgets),
-        if_match: None,
-        said: None,
-    })
+    command(Command::Update(Box::new(Update { budgets: Some(budgets), ..Update::default() })))
 }
 
 pub fn change_policy(policy: Policy) -> Step {
-    let policy = Some(Box::new(policy));
-    command(Command::Update { title: None, policy, labels: None, budgets: None, if_match: None, said: None })
+    let policy = Some(policy);
+    command(Command::Update(Box::new(Update { policy, ..Update::default() })))
 }
 
 pub fn rename(title: &str, if_match: Option<u64>) -> Step {
-    command(Command::Update {
-        title: Some(title.into()),
-        policy: None,
-        labels: None,
-        budgets: None,
-        if_match,
-        said: None,
-    })
+    command(Command::Update(Box::new(Update { title: Some(title.into()), if_match, ..Update::default() })))
 }
 
 pub fn unlimited() -> Budgets {

@@ -1,7 +1,7 @@
 //! Changing a session, and its end: once, and then nothing more.
 
 use tenure_core::{
-    command::Command,
+    command::{Command, Update},
     event::{Actor, SessionCreated},
     ids::SessionId,
     policy::{PatchReview, Policy, Rule, RuleAction},
@@ -25,47 +25,39 @@ fn updates() {
     case("others came since").given([append("x")]).when(rename("new", Some(1))).refused("version_mismatch");
     case("a version yet to come").when(rename("new", Some(2))).refused("version_mismatch");
     case("labels and title together")
-        .when(command(Command::Update {
+        .when(command(Command::Update(Box::new(Update {
             title: Some("t".into()),
-            policy: None,
             labels: Some(vec!["a".into(), "b".into()]),
-            budgets: None,
-            if_match: None,
-            said: None,
-        }))
+            ..Update::default()
+        }))))
         .then(&["session_updated title t labels a,b"], &[]);
     case("nothing at all")
-        .when(command(Command::Update {
-            title: None,
-            policy: None,
-            labels: None,
-            budgets: None,
-            if_match: None,
-            said: None,
-        }))
+        .when(command(Command::Update(Box::new(Update::default()))))
         .then(&[], &[])
         .answers("updated 1");
     case("all or nothing: a lowered budget keeps the title too")
-        .when(command(Command::Update {
+        .when(command(Command::Update(Box::new(Update {
             title: Some("t".into()),
-            policy: None,
-            labels: None,
             budgets: Some(tenure_core::budget::Budgets { max_steps: Some(1), ..unlimited() }),
-            if_match: None,
-            said: None,
-        }))
+            ..Update::default()
+        }))))
         .refused("budget_lowered");
     case("both in one")
-        .when(command(Command::Update {
+        .when(command(Command::Update(Box::new(Update {
             title: Some("t".into()),
-            policy: None,
-            labels: None,
             budgets: Some(unlimited()),
-            if_match: None,
-            said: None,
-        }))
+            ..Update::default()
+        }))))
         .then(&["session_updated title t", "budget_raised"], &[])
         .answers("updated 3");
+    let elsewhere = || {
+        let (model, workspace_path) = (Some("other".into()), Some("/other".into()));
+        command(Command::Update(Box::new(Update { model, workspace_path, ..Update::default() })))
+    };
+    let moved = case("another model and folder").when(elsewhere()).then(&["session_updated"], &[]);
+    let settings = &moved.world.session.settings;
+    assert_eq!((settings.model.as_str(), settings.workspace_path.as_str()), ("other", "/other"));
+    case("not under an open turn").given([say("hi")]).when(elsewhere()).refused("turn_open");
     for review in [PatchReview::Request, PatchReview::Auto] {
         case("patch review is not there yet")
             .when(change_policy(Policy { patch_review: review, ..Default::default() }))
@@ -199,13 +191,12 @@ fn a_session_that_is_being_ended_takes_nothing_new() {
 
 #[test]
 fn the_same_words_under_the_same_key_are_the_same_update() {
-    let patch = |title: &str| Command::Update {
-        title: Some(title.into()),
-        policy: None,
-        labels: None,
-        budgets: None,
-        if_match: None,
-        said: Some("digest of the words".into()),
+    let patch = |title: &str| {
+        Command::Update(Box::new(Update {
+            title: Some(title.into()),
+            said: Some("digest of the words".into()),
+            ..Update::default()
+        }))
     };
     case("also when they were laid over other settings by then")
         .given([keyed("k", command(patch("first")))])

@@ -23,7 +23,10 @@ fn sample(wire_type: &str) -> Value {
             let created = crate::world::plain();
             json!({"settings": created.settings, "policy": created.policy, "budgets": created.budgets})
         }
-        "session_updated" => json!({"title": "t", "labels": ["a"]}),
+        "session_updated" => json!({"title": "t", "labels": ["a"], "model": "m", "workspace_path": "/w"}),
+        "session_forked" => json!({
+            "from": child, "at_seq": 7, "title": "t", "model": "m", "workspace_path": "/w", "labels": ["a"],
+        }),
         "session_completed" | "session_canceled" => json!({"reason": "done"}),
         "session_failed" => json!({"code": "log_damaged", "message": "m"}),
         "session_expired" => json!({"idle_ms": 5}),

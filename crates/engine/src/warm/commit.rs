@@ -75,9 +75,10 @@ impl Warm {
             Command::Answer { reason, .. } | Command::Cancel { reason, .. } | Command::End { reason } => {
                 reason.iter_mut().for_each(clean);
             }
-            Command::Update { title, policy, labels, .. } => {
-                title.iter_mut().chain(labels.iter_mut().flatten()).for_each(clean);
-                policy.iter_mut().for_each(|policy| **policy = redacted(secrets, &**policy));
+            // Where to act and whom to ask must stay as they were named.
+            Command::Update(update) => {
+                update.title.iter_mut().chain(update.labels.iter_mut().flatten()).for_each(clean);
+                update.policy.iter_mut().for_each(|policy| *policy = redacted(secrets, policy));
             }
             // A name that was made of a secret would not be found under another one: it is made without it.
             Command::Attach { .. } | Command::StartTurn | Command::Retry { .. } | Command::Resume { .. } => {}

@@ -73,6 +73,7 @@ impl Warm {
             &*row.status == state.status()
                 && row.last_turn_id == state.last_turn_id
                 && self.row_is_busy == state.turn.is_some()
+                && *row.workspace_path == *state.settings.workspace_path
                 && row.title.as_deref() == state.settings.title.as_deref().map(cut_title)
                 && row.labels.iter().map(|label| &**label).eq(state.settings.labels.iter().map(String::as_str))
         });

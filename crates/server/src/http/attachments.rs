@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{
     extract::{FromRequest, Multipart, Request, State},
     http::{HeaderMap, StatusCode, header},
-    response::{IntoResponse, Response},
+    response::Response,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -14,7 +14,9 @@ use tenure_engine::NewFile;
 use tenure_wire as wire;
 
 use super::{
-    App, actor, body, json, key,
+    App, actor, body,
+    file::{self, File},
+    json, key,
     problem::{Rejection, internal},
     query::{InFile, InSession, Nothing, Params},
     view,
@@ -66,6 +68,7 @@ pub(crate) async fn download(
     State(app): State<Arc<App>>,
     InFile(session, name): InFile,
     _: Params<Nothing>,
+    headers: HeaderMap,
 ) -> Result<Response, Rejection> {
     let Some((Attachment { mime_type, digest, .. }, bytes)) = app.engine.attachment(session, &name).await? else {
         return Err(Rejection::new(
@@ -75,14 +78,7 @@ pub(crate) async fn download(
             "list the session's attachments",
         ));
     };
-    // The name is plain text, and a page among the files is neither shown nor run by a browser.
-    let head = [
-        (header::CONTENT_TYPE, mime_type),
-        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}\"")),
-        (header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'".to_owned()),
-        (header::ETAG, format!("\"{digest}\"")),
-    ];
-    Ok((StatusCode::OK, head, bytes).into_response())
+    Ok(file::answer(&headers, File { name: &name, mime_type: &mime_type, digest: &digest, bytes }))
 }
 
 fn is_form(headers: &HeaderMap) -> bool {

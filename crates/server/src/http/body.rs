@@ -45,6 +45,7 @@ keyed! {
     SendMessage None;
     Approve None;
     Patch None;
+    Fork Some(Self::default());
     Cancel Some(Self::default());
     End Some(Self::default());
     EmptyCommand Some(Self::default());
@@ -196,7 +197,7 @@ pub(crate) async fn drain(request: Request, limits: &Limits) {
     drain_body(&parts.headers, body, limits).await;
 }
 
-async fn drain_body(headers: &HeaderMap, body: Body, limits: &Limits) {
+pub(crate) async fn drain_body(headers: &HeaderMap, body: Body, limits: &Limits) {
     // A client that waits for a word before it sends its body is not given that word.
     if headers.contains_key(header::EXPECT) {
         return;

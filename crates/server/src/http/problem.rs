@@ -121,11 +121,14 @@ fn from_store(error: tenure_store::Error) -> Rejection {
             StatusCode::CONFLICT,
             "session_damaged",
             format!("the log of {session} is damaged after event {seq}; the session can only be read up to it"),
-            "read what is there, and go on in a new session",
+            "read what is there, mend it with `tenure store repair`, or go on in a fork",
         ),
-        Store::Exists(_) | Store::Fenced { .. } | Store::Conflict { .. } | Store::Locked { .. } | Store::Other(_) => {
-            internal(&error.to_string())
-        }
+        Store::Exists(_)
+        | Store::NoLog(_)
+        | Store::Fenced { .. }
+        | Store::Conflict { .. }
+        | Store::Locked { .. }
+        | Store::Other(_) => internal(&error.to_string()),
     }
 }
 
@@ -147,7 +150,8 @@ fn status_of(code: &str) -> StatusCode {
         "queue_full" => StatusCode::TOO_MANY_REQUESTS,
         "version_mismatch" => StatusCode::PRECONDITION_FAILED,
         "unknown_attachment" | "bad_role" | "empty_message" | "unsupported_policy" | "unsupported_part"
-        | "budget_lowered" | "unknown_model" => StatusCode::BAD_REQUEST,
+        | "budget_lowered" | "unknown_model" | "unknown_seq" | "bad_archive" => StatusCode::BAD_REQUEST,
+        "archive_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
         _ => StatusCode::CONFLICT,
     }
 }

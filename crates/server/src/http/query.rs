@@ -1,5 +1,7 @@
 //! What stands in a request's address and head: ids, parameters, `If-Match`. Parameters that are not known are refused.
 
+use std::sync::Arc;
+
 use axum::{
     extract::{FromRequestParts, Query, RawPathParams},
     http::{HeaderMap, StatusCode, header, request::Parts},
@@ -8,30 +10,31 @@ use serde::{Deserialize, de::DeserializeOwned};
 use tenure_core::ids::{SessionId, TurnId};
 
 use super::{
+    App,
     body::innermost,
     problem::{self, Rejection},
 };
 
-/// A session named in the path. A text that is no id names a session that does not exist.
+/// A session named in the path: by its id, or by a label or a role.
 pub(crate) struct InSession(pub(crate) SessionId);
 
 /// A turn named in the path.
 pub(crate) struct InTurn(pub(crate) SessionId, pub(crate) TurnId);
 
-impl<S: Send + Sync> FromRequestParts<S> for InSession {
+impl FromRequestParts<Arc<App>> for InSession {
     type Rejection = Rejection;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Rejection> {
-        Ok(InSession(session_of(&path(parts, state).await?)?))
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Rejection> {
+        Ok(InSession(session_of(&path(parts, app).await?, app).await?))
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for InTurn {
+impl FromRequestParts<Arc<App>> for InTurn {
     type Rejection = Rejection;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Rejection> {
-        let path = path(parts, state).await?;
-        let session = session_of(&path)?;
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Rejection> {
+        let path = path(parts, app).await?;
+        let session = session_of(&path, app).await?;
         let name = named(&path, "turn");
         Ok(InTurn(session, name.parse().map_err(|_| problem::no_such_turn(&shown(name)))?))
     }
@@ -40,26 +43,29 @@ impl<S: Send + Sync> FromRequestParts<S> for InTurn {
 /// A file of a session named in the path.
 pub(crate) struct InFile(pub(crate) SessionId, pub(crate) String);
 
-impl<S: Send + Sync> FromRequestParts<S> for InFile {
+impl FromRequestParts<Arc<App>> for InFile {
     type Rejection = Rejection;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Rejection> {
-        let path = path(parts, state).await?;
-        Ok(InFile(session_of(&path)?, named(&path, "file").to_owned()))
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Rejection> {
+        let path = path(parts, app).await?;
+        Ok(InFile(session_of(&path, app).await?, named(&path, "file").to_owned()))
     }
 }
 
-async fn path<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<RawPathParams, Rejection> {
-    RawPathParams::from_request_parts(parts, state).await.map_err(|_| problem::unknown_path())
+async fn path(parts: &mut Parts, app: &Arc<App>) -> Result<RawPathParams, Rejection> {
+    RawPathParams::from_request_parts(parts, app).await.map_err(|_| problem::unknown_path())
 }
 
 fn named<'a>(path: &'a RawPathParams, name: &str) -> &'a str {
     path.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
 }
 
-fn session_of(path: &RawPathParams) -> Result<SessionId, Rejection> {
+async fn session_of(path: &RawPathParams, app: &App) -> Result<SessionId, Rejection> {
     let name = named(path, "session");
-    name.parse().map_err(|_| problem::no_such_session(&shown(name)))
+    match name.parse() {
+        Ok(session) => Ok(session),
+        Err(_) => app.engine.named(name).await?.ok_or_else(|| problem::no_such_session(&shown(name))),
+    }
 }
 
 /// A foreign text as a sentence may repeat it.

@@ -9,7 +9,7 @@ use axum::{
 };
 use serde::Deserialize;
 use tenure_core::{
-    command::Command,
+    command::{Command, Update},
     ids::SessionId,
     session::{Life, Session},
 };
@@ -107,17 +107,23 @@ pub(crate) async fn update(
     limits.title(body.title.as_deref())?;
     limits.labels(body.labels.as_deref())?;
     limits.policy(body.policy.as_ref())?;
+    limits.name("model", body.model.as_deref())?;
+    if let Some(path) = &body.workspace_path {
+        limits.workspace(path).await?;
+    }
     let place = app.update_place(session).await;
     let present = app.engine.session(session).await?;
     let said = Some(tenure_core::command::digest_of(&body));
-    let command = Command::Update {
+    let command = Command::Update(Box::new(Update {
         title: body.title,
-        policy: body.policy.map(|said| Box::new(convert::over_policy(present.policy.clone(), said))),
+        policy: body.policy.map(|said| convert::over_policy(present.policy.clone(), said)),
         labels: body.labels,
+        model: body.model,
+        workspace_path: body.workspace_path,
         budgets: body.budgets.map(|said| convert::over_budgets(present.budgets.clone(), said)),
         if_match,
         said,
-    };
+    }));
     app.engine.command(session, command, key, actor()).await?;
     drop(place);
     shown(&*app.engine.session(session).await?)
@@ -138,7 +144,7 @@ pub(crate) async fn delete(
     }
 }
 
-fn set_header(response: &mut Response, name: header::HeaderName, value: String) -> Result<(), Rejection> {
+pub(crate) fn set_header(response: &mut Response, name: header::HeaderName, value: String) -> Result<(), Rejection> {
     let value = HeaderValue::try_from(value).map_err(|error| internal(&error.to_string()))?;
     response.headers_mut().insert(name, value);
     Ok(())

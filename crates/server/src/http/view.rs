@@ -6,7 +6,7 @@ use tenure_core::{
     budget,
     message::{Attachment, MessageRef, Role},
     model,
-    session::{Call, CallState, Session, Turn},
+    session::{Call, CallState, Origin, Session, Turn},
 };
 use tenure_engine::TurnRecord;
 use tenure_store::Row;
@@ -43,7 +43,12 @@ pub(crate) fn session(session: &Session) -> wire::SessionView {
         usage: usage(&used.usage),
         spent: spent(&used),
         cost_micro_usd: used.cost(),
+        forked_from: session.forked_from.map(origin),
     }
+}
+
+pub(crate) fn origin(origin: Origin) -> wire::Origin {
+    wire::Origin { session_id: origin.session_id.to_string(), seq: origin.seq }
 }
 
 pub(crate) fn row(row: Row) -> wire::SessionRow {

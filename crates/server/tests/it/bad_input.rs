@@ -252,7 +252,8 @@ fn wrong_states() -> Vec<Row> {
         patch(json!({ "budgets": { "max_steps": 1 } }), 400, "budget_lowered", "max_steps"),
         patch(json!({ "budgets": { "max_tokens": 1 } }), 400, "budget_lowered", "max_tokens"),
         patch(json!({ "policy": { "patch_review": "request" } }), 400, "unsupported_policy", "patch_review"),
-        patch(json!({ "workspace_path": "/tmp" }), 400, "bad_request", "workspace_path"),
+        patch(json!({ "workspace_path": "relative" }), 400, "bad_workspace", "absolute"),
+        patch(json!({ "model": 5 }), 400, "bad_request", "model"),
         patch(json!({ "title": "" }), 400, "bad_request", "title"),
         patch("", 400, "bad_json", "JSON"),
         with(

@@ -20,11 +20,7 @@ gaps! {
     "models: audio parts" => |d, s| part_is_refused(d, s, "audio");
     "models: file parts" => |d, s| part_is_refused(d, s, "file");
     "sessions: DELETE …?purge=true" => purge_is_refused;
-    "sessions: names and roles in place of an id" => |d, _| label_is_no_id(d);
     "streams: GET /events/{id}" => |d, s: &str| path_is_unknown(d, format!("/events/{s}"));
-    "sessions: POST …/fork" => |d, s| post_is_unknown(d, s, "/fork");
-    "sessions: POST …/export" => |d, s| post_is_unknown(d, s, "/export");
-    "sessions: GET …/export" => |d, s: &str| path_is_unknown(d, format!("/v1/sessions/{s}/export"));
     "sessions: POST …/compact" => |d, s| post_is_unknown(d, s, "/compact");
     "sessions: POST …/undo" => |d, s| post_is_unknown(d, s, "/undo");
     "daemon: /openapi.json" => |d, _| path_is_unknown(d, "/openapi.json".into());
@@ -68,12 +64,6 @@ async fn part_is_refused(daemon: &Daemon, session: &str, kind: &str) -> bool {
     let part = json!({ "type": kind, "ref": "attachments/a", "mime_type": "application/octet-stream" });
     let got = daemon.post(&format!("/v1/sessions/{session}/messages"), json!({ "parts": [part] })).await;
     got.code() == "unsupported_part"
-}
-
-async fn label_is_no_id(daemon: &Daemon) -> bool {
-    daemon.create(json!({ "labels": ["squad-a"], "role": "reviewer" })).await;
-    let (label, role) = (daemon.get("/v1/sessions/squad-a").await, daemon.get("/v1/sessions/reviewer").await);
-    label.code() == "unknown_session" && role.code() == "unknown_session"
 }
 
 async fn review_is_refused(daemon: &Daemon, mode: &str) -> bool {

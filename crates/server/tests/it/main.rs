@@ -6,6 +6,7 @@ mod attachments;
 mod bad_input;
 mod commands;
 mod connections;
+mod copies;
 mod fuzz;
 mod gaps;
 mod lists;

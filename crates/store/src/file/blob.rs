@@ -9,7 +9,11 @@ use bytes::Bytes;
 use tenure_core::ids::SessionId;
 
 use super::folder::{Folder, Keep, is_missing};
-use crate::{Error, Result, name::check_blob};
+use crate::{
+    Blob, Error, Result,
+    disk::Open,
+    name::{TEMPORARY, check_blob},
+};
 
 pub(crate) fn put(folder: &Folder, session: SessionId, name: &str, bytes: &[u8]) -> Result<()> {
     check_blob(name)?;
@@ -31,6 +35,38 @@ pub(crate) fn get(folder: &Folder, session: SessionId, name: &str) -> Result<Opt
     let path = folder.layout.session(session).join(name);
     let content = folder.read_if_there(&path, u64::MAX).map_err(|error| failed(name, &error))?;
     Ok(content.map(Bytes::from))
+}
+
+/// The blobs below a folder, by name.
+pub(crate) fn list(folder: &Folder, session: SessionId, below: &str) -> Result<Vec<Blob>> {
+    check_blob(below)?;
+    let base = folder.layout.session(session);
+    folder.disk.stat(&base).map_err(|error| match is_missing(&error) {
+        true => Error::NoSession(session),
+        false => failed(below, &error),
+    })?;
+    let mut found = Vec::new();
+    gather(folder, &base, below, &mut found).map_err(|error| failed(below, &error))?;
+    found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+fn gather(folder: &Folder, base: &Path, below: &str, found: &mut Vec<Blob>) -> io::Result<()> {
+    let names = match folder.disk.list(&base.join(below)) {
+        Err(error) if is_missing(&error) => return Ok(()),
+        names => names?,
+    };
+    for name in names.iter().filter(|name| !name.starts_with(TEMPORARY)) {
+        let name = format!("{below}/{name}");
+        match folder.open_if_there(&base.join(&name), Open::Read) {
+            Ok(Some(file)) => found.push(Blob { name, bytes: file.len()? }),
+            // Deleted in this very instant.
+            Ok(None) => {}
+            // Not a plain file: a folder.
+            Err(_) => gather(folder, base, &name, found)?,
+        }
+    }
+    Ok(())
 }
 
 /// Makes the folders of a name below `base`, which must be there; gives those that hold one of them. All of them are to

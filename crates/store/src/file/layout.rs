@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use tenure_core::ids::{SessionId, TurnId};
 
+use crate::name::TEMPORARY;
+
 pub(crate) struct Layout {
     root: PathBuf,
 }
@@ -48,6 +50,11 @@ impl Layout {
 
     pub fn log(&self, session: SessionId) -> PathBuf {
         self.session(session).join("events.ndjson")
+    }
+
+    /// A log that is not in place yet.
+    pub fn staged_log(&self, session: SessionId) -> PathBuf {
+        self.session(session).join(format!("{TEMPORARY}log"))
     }
 
     pub fn snapshot(&self, session: SessionId) -> PathBuf {

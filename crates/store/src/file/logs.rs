@@ -68,6 +68,33 @@ impl Logs {
         cell.lock().await.clone()
     }
 
+    /// Puts a log in place where there is none; nobody can open it meanwhile.
+    pub async fn put(
+        self: &Arc<Self>,
+        session: SessionId,
+        work: impl FnOnce() -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let mut guard = self.cell(session).lock_owned().await;
+        let logs = self.clone();
+        blocking(move || {
+            let there = match &*guard {
+                Some(log) => log.exists(),
+                None => match logs.open_file(session, Missing::Refuse) {
+                    Ok(log) => log.exists(),
+                    Err(Error::NoSession(_)) => false,
+                    Err(error) => return Err(error),
+                },
+            };
+            if there {
+                return Err(Error::Exists(session));
+            }
+            // What is open under this name is another file.
+            *guard = None;
+            work()
+        })
+        .await
+    }
+
     /// Whether an earlier life may have left unsynced bytes in this log.
     pub fn is_unsynced(&self, session: SessionId) -> bool {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).contains(&session)

@@ -143,7 +143,7 @@ fn of_sessions(moment: &mut Moment) -> Vec<Body> {
     };
     vec![
         SessionCreated { settings, policy: Default::default(), budgets: Default::default() }.into(),
-        SessionUpdated { title: Some("Another".into()), policy: None, labels: Some(vec![]) }.into(),
+        SessionUpdated { title: Some("Another".into()), labels: Some(vec![]), ..SessionUpdated::default() }.into(),
         message.into(),
         AttachmentAdded { attachment: golden_attachment() }.into(),
         SessionCompleted { reason: None }.into(),
@@ -273,6 +273,15 @@ fn of_children(moment: &mut Moment) -> Vec<Body> {
         ChildStarted { child, tool_call_id: Some(moment.call_id()) }.into(),
         ChildWaiting { child, tool_call_id: moment.call_id(), name: "shell".into() }.into(),
         ChildSettled { child, ok: true, cost_micro_usd: None }.into(),
+        SessionForked {
+            from: child,
+            at_seq: 7,
+            title: Some("A fork".into()),
+            model: None,
+            workspace_path: Some("/data/someone/other".into()),
+            labels: vec!["c".into()],
+        }
+        .into(),
     ]
 }
 

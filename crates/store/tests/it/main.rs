@@ -10,6 +10,7 @@ mod power;
 mod refusing_disk;
 mod sample;
 mod scale;
+mod stage;
 
 /// A test file that nobody named above would never run.
 #[test]

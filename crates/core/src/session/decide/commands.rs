@@ -5,14 +5,14 @@ use serde_json::json;
 use super::{Draft, check_policy, unknown_turn};
 use crate::{
     budget::Budgets,
-    command::{Answer, Command, Refusal, Verdict},
+    command::{Answer, Command, Refusal, Update, Verdict},
     event::{
         Actor, ApprovalDenied, ApprovalGranted, AttachmentAdded, BudgetRaised, CancelRequested, MessageAdded,
         SessionCompleted, SessionUpdated, TurnCanceled, TurnFailed, TurnQueued, TurnResumed, TurnStarted,
     },
     ids::{CallId, TurnId},
     message::{Attachment, Delivery, MessageRef, Part, Role},
-    policy::{Policy, Scope},
+    policy::Scope,
     session::{ATTACHMENTS_MAX, CallState, Life, Phase, QUEUE_MAX, Stop, TurnStatus, UNSENT_MAX},
     tool::Outcome,
 };
@@ -44,9 +44,7 @@ impl Draft<'_> {
             Command::Cancel { turn_id, reason } => self.cancel(turn_id, reason, actor),
             Command::Retry { turn_id } => self.retry(turn_id, actor),
             Command::Resume { turn_id } => self.resume(turn_id, actor),
-            Command::Update { title, policy, labels, budgets, if_match, said: _ } => {
-                self.update(title, policy.map(|policy| *policy), labels, budgets, if_match, actor)
-            }
+            Command::Update(update) => self.update(*update, actor),
             Command::Attach { attachment } => self.attach(attachment, actor),
             Command::End { reason } => self.end(reason, actor),
         }
@@ -315,28 +313,26 @@ impl Draft<'_> {
         }
     }
 
-    fn update(
-        &mut self,
-        title: Option<String>,
-        policy: Option<Policy>,
-        labels: Option<Vec<String>>,
-        budgets: Option<Budgets>,
-        if_match: Option<u64>,
-        actor: Actor,
-    ) -> Result<Answer, Refusal> {
+    fn update(&mut self, update: Update, actor: Actor) -> Result<Answer, Refusal> {
+        let Update { title, policy, labels, model, workspace_path, budgets, if_match, said: _ } = update;
+        let updated = SessionUpdated { title, policy, labels, model, workspace_path };
         if let Some(seen) = if_match.filter(|seen| *seen != self.state.seq) {
             let message = format!("the session is at event {}, not at {seen}", self.state.seq);
             return Err(Refusal::new("version_mismatch", message, "read the session again"));
         }
-        if let Some(policy) = &policy {
+        if let Some(policy) = &updated.policy {
             check_policy(policy.patch_review)?;
         }
         if let Some(budgets) = &budgets {
             self.state.budgets.check_raise(budgets)?;
         }
-        if title.is_some() || policy.is_some() || labels.is_some() {
-            let judged_anew = policy.is_some();
-            self.emit(actor.clone(), None, SessionUpdated { title, policy, labels });
+        if (updated.model.is_some() || updated.workspace_path.is_some()) && self.state.turn.is_some() {
+            let message = "the model and the workspace stay as they are while a turn is open";
+            return Err(Refusal::new("turn_open", message, "cancel it first, or wait for it"));
+        }
+        if updated != SessionUpdated::default() {
+            let judged_anew = updated.policy.is_some();
+            self.emit(actor.clone(), None, updated);
             // A call that the old policy let start may need a yes now. A model call under way is left alone.
             if judged_anew && self.state.turn.as_ref().is_some_and(|turn| !turn.awaits_model()) {
                 self.go_on();

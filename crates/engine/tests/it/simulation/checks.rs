@@ -74,6 +74,9 @@ impl Record {
                     self.policy = policy.clone();
                 }
             }
+            Body::SessionForked(_) => {
+                faults.need(false, || format!("event {seq} tells of a fork that nobody asked for"))
+            }
             Body::SessionCompleted(_) | Body::SessionCanceled(_) | Body::SessionExpired(_) | Body::SessionFailed(_) => {
                 let rests = self.open.is_none() && self.queued.is_empty();
                 faults.need(rests, || format!("the session ends at event {seq} with turns left"));

@@ -1,7 +1,7 @@
 //! What clients ask for: every command there is, sensible or not, alone or against each other.
 
 use tenure_core::{
-    command::{Command, Verdict},
+    command::{Command, Update, Verdict},
     ids::{CallId, TurnId},
     message::{Attachment, Delivery, Part, Role},
     policy::Scope,
@@ -159,7 +159,7 @@ fn update(dice: &mut Dice, record: &Record) -> Command {
     match dice.roll(7) {
         0 => title = Some(dice.pick(&["one title", "another title"]).to_owned()),
         1 => labels = Some(vec![dice.pick(&["red", "blue"]).to_owned()]),
-        2 | 3 => policy = Some(Box::new(script::policy(dice))),
+        2 | 3 => policy = Some(script::policy(dice)),
         4 => budgets = Some(record.state.budgets.clone()),
         5 => {
             let mut lower = record.state.budgets.clone();
@@ -173,5 +173,5 @@ fn update(dice: &mut Dice, record: &Record) -> Command {
         1 => Some(record.state.seq + 1),
         _ => None,
     };
-    Command::Update { title, policy, labels, budgets, if_match, said: None }
+    Command::Update(Box::new(Update { title, policy, labels, budgets, if_match, ..Update::default() }))
 }

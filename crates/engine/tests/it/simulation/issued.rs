@@ -1,7 +1,7 @@
 //! One command that a client sent, and whether what it was told is what the log says.
 
 use tenure_core::{
-    command::{Answer, Command, Refusal},
+    command::{Answer, Command, Refusal, Update},
     event::{Body, Event},
     ids::SessionId,
     session::KEY_KEPT_MS,
@@ -118,7 +118,7 @@ impl Issued {
                         && matches!(event.body, Body::CancelRequested(_) | Body::TurnCanceled(_))
                 }) || self.key.is_some()
             }
-            (Command::Update { .. }, Answer::Updated { seq }) => {
+            (Command::Update(_), Answer::Updated { seq }) => {
                 let last = decision.last().map(|event| event.seq);
                 last == Some(*seq) && self.is_updated(decision)
             }
@@ -145,11 +145,12 @@ impl Issued {
     }
 
     fn is_updated(&self, decision: &[Event]) -> bool {
-        let Command::Update { title, policy, labels, budgets, .. } = &self.command else { return false };
+        let Command::Update(update) = &self.command else { return false };
+        let Update { title, policy, labels, budgets, .. } = &**update;
         let settings = title.is_none() && policy.is_none() && labels.is_none()
             || decision.iter().any(|event| match &event.body {
                 Body::SessionUpdated(updated) => {
-                    updated.title == *title && updated.labels == *labels && updated.policy.as_ref() == policy.as_deref()
+                    updated.title == *title && updated.labels == *labels && updated.policy == *policy
                 }
                 _ => false,
             });
@@ -167,7 +168,9 @@ impl Issued {
                 let stopping = record.open.as_ref().is_some_and(|open| open.id == *turn_id && open.stopping);
                 stopping || record.settled.contains_key(turn_id)
             }
-            (Command::Update { title: None, policy: None, labels: None, .. }, Answer::Updated { .. }) => true,
+            (Command::Update(update), Answer::Updated { .. }) => {
+                update.title.is_none() && update.policy.is_none() && update.labels.is_none()
+            }
             (Command::Attach { attachment }, Answer::Attached { attachment: told }) => told == attachment,
             (Command::End { .. }, Answer::Ended { status }) => status == "canceled",
             _ => false,
@@ -186,7 +189,7 @@ impl Issued {
             Command::Cancel { .. } => &["no_open_turn", "turn_settled", "unknown_turn"],
             Command::Retry { .. } => &["turn_completed", "turn_open", "unknown_turn", "queue_full"],
             Command::Resume { .. } => &["not_interrupted", "unknown_turn"],
-            Command::Update { .. } => &["version_mismatch", "budget_lowered", "unsupported_policy"],
+            Command::Update(_) => &["version_mismatch", "budget_lowered", "unsupported_policy"],
             Command::Attach { .. } => &["attachments_full", "attachment_exists"],
             Command::End { .. } => &[],
         };

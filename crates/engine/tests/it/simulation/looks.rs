@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::{
-    command::{Command, Verdict},
+    command::{Command, Update, Verdict},
     ids::SessionId,
     policy::Scope,
     session::{Phase, Session},
@@ -86,14 +86,10 @@ impl Life {
             let Some(turn) = &record.state.turn else { continue };
             let command = match turn.phase {
                 Phase::Interrupted => Command::Resume { turn_id: turn.id },
-                Phase::Budget(_) => Command::Update {
-                    title: None,
-                    policy: None,
-                    labels: None,
+                Phase::Budget(_) => Command::Update(Box::new(Update {
                     budgets: Some(script::raised(&record.state.budgets)),
-                    if_match: None,
-                    said: None,
-                },
+                    ..Update::default()
+                })),
                 Phase::Going | Phase::Stopping(_) => continue,
             };
             help.push((record.id, (command, None)));

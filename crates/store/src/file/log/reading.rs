@@ -74,7 +74,7 @@ impl Log {
                 break;
             }
             bytes_left = bytes_left.saturating_sub(json.len());
-            events.push(StoredEvent { seq: line.seq, json: Bytes::from(json) });
+            events.push(StoredEvent { seq: line.seq, json: Bytes::from(json), more: line.more });
             place = next;
         }
         self.view().bookmark(place);

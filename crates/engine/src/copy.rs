@@ -1,0 +1,162 @@
+//! What forks and imports share: a log is copied event by event into a stage, folded on the way, and becomes a session
+//! with its last write. Nothing here judges what was copied.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use bytes::Bytes;
+use tenure_core::{
+    command::Refusal,
+    ids::SessionId,
+    session::{Decision, Session},
+};
+use tenure_store::{CreateKey, LogWriter, Stage, Store, StoredEvent};
+
+use crate::{Engine, Error, warm::Warm};
+
+/// How often somebody who repeats a request looks whether the first one is done.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A copy in the making.
+pub(crate) struct Copy {
+    id: SessionId,
+    stage: Box<dyn Stage>,
+    state: Option<Session>,
+    blobs: BTreeSet<String>,
+    lines: LogWriter,
+}
+
+/// Whether a copy still has to be made.
+pub(crate) enum Begun {
+    Now(Copy),
+    /// An earlier request with the same key made it.
+    Before,
+}
+
+impl Copy {
+    /// Begins a copy under this id. If a request with the same key is at it, it is waited for.
+    pub async fn begin(store: &dyn Store, id: SessionId) -> Result<Begun, Error> {
+        loop {
+            match store.stage(id).await {
+                Ok(stage) => {
+                    let (blobs, lines) = (BTreeSet::new(), LogWriter::new());
+                    return Ok(Begun::Now(Self { id, stage, state: None, blobs, lines }));
+                }
+                Err(tenure_store::Error::Exists(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+            match store.head(id).await {
+                Ok(_) => return Ok(Begun::Before),
+                Err(tenure_store::Error::NoSession(_)) => tokio::time::sleep(LOOK_EVERY).await,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Adds events of another session's log as this one's own, up to its event `last`.
+    pub async fn take(&mut self, events: &[StoredEvent], last: u64) -> Result<(), Error> {
+        let mut lines = Vec::new();
+        for stored in events.iter().filter(|stored| stored.seq <= last) {
+            let mut event = stored.parse().map_err(|error| no_copy(error.to_string()))?;
+            event.session_id = self.id;
+            let json = serde_json::to_vec(&event).map_err(|error| Error::Bug(error.to_string()))?;
+            // What is cut inside a decision ends one here.
+            let more = stored.more.min(last - stored.seq);
+            self.lines.push(&StoredEvent { seq: stored.seq, json: json.into(), more }, &mut lines);
+            self.fold(&event)?;
+        }
+        if !lines.is_empty() {
+            self.stage.append_lines(lines.into()).await.map_err(bad_lines)?;
+        }
+        Ok(())
+    }
+
+    /// Adds lines of this very session's log, as they were written elsewhere.
+    pub async fn take_lines(&mut self, lines: Bytes) -> Result<(), Error> {
+        for stored in self.stage.append_lines(lines).await.map_err(bad_lines)? {
+            let event = stored.parse().map_err(|error| no_copy(error.to_string()))?;
+            if event.session_id != self.id {
+                return Err(no_copy(format!("event {} belongs to {}", event.seq, event.session_id)));
+            }
+            self.fold(&event)?;
+        }
+        Ok(())
+    }
+
+    fn fold(&mut self, event: &tenure_core::event::Event) -> Result<(), Error> {
+        self.blobs.extend(event.body.blobs().map(str::to_owned));
+        match &mut self.state {
+            Some(state) => state.apply(event),
+            None => {
+                let born = Session::born(event);
+                self.state = Some(born.ok_or_else(|| no_copy("it does not begin with session_created".into()))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was copied so far folds to this.
+    pub fn state(&self) -> Result<&Session, Error> {
+        self.state.as_ref().ok_or_else(|| no_copy("it holds no event".into()))
+    }
+
+    /// The blobs that the events speak of.
+    pub fn blobs(&self) -> &BTreeSet<String> {
+        &self.blobs
+    }
+
+    pub async fn put_blob(&mut self, name: &str, bytes: Bytes) -> Result<(), Error> {
+        self.stage.blob_put(name, bytes).await.map_err(|error| match error {
+            // The name is not one that a file beside a log may have.
+            tenure_store::Error::Other(why) => no_copy(why),
+            other => other.into(),
+        })
+    }
+
+    /// The last decision before it is a session of its own.
+    pub async fn append(&mut self, decision: Decision) -> Result<(), Error> {
+        self.stage.append(&decision.events).await?;
+        self.state = Some(decision.state);
+        Ok(())
+    }
+
+    pub async fn commit(self) -> Result<(), Error> {
+        self.stage.commit().await.map(drop).map_err(bad_lines)
+    }
+}
+
+impl Engine {
+    /// Keeps a key that makes a session; gives the id that belongs to it and whether an earlier request made it.
+    pub(crate) async fn keep_key(&self, mine: CreateKey) -> Result<SessionId, Error> {
+        let store = &self.0.parts.store;
+        let first = match store.key_get(&mine.endpoint, &mine.key, mine.at).await? {
+            Some(first) => first,
+            None => store.key_put(mine.clone()).await?,
+        };
+        if first.digest != mine.digest {
+            let message = "this idempotency key was used for another request";
+            return Err(Refusal::new("key_reused", message, "use a new key for a new request").into());
+        }
+        Ok(first.session_id)
+    }
+
+    /// A session that was put in place as a whole is loaded as after a restart, and in the listing before its maker is
+    /// told of it.
+    pub(crate) async fn welcome(&self, id: SessionId) -> Result<(), Error> {
+        let mut warm = Warm::load(self.0.clone(), id).await?;
+        warm.announce().await;
+        self.insert(id, warm).await;
+        Ok(())
+    }
+}
+
+/// What was given is not what a session can be made of.
+pub(crate) fn no_copy(why: String) -> Error {
+    Refusal::new("bad_archive", format!("this is no session: {why}"), "export it again, and check the file").into()
+}
+
+fn bad_lines(error: tenure_store::Error) -> Error {
+    match error {
+        tenure_store::Error::NoLog(why) => no_copy(why),
+        other => other.into(),
+    }
+}

@@ -1,0 +1,145 @@
+//! A file as an answer: the whole or a part of it, and so that no browser shows or runs it.
+
+use std::ops::Range;
+
+use axum::{
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+
+use super::problem::Rejection;
+
+pub(crate) struct File<'a> {
+    /// A plain name.
+    pub name: &'a str,
+    pub mime_type: &'a str,
+    pub digest: &'a str,
+    pub bytes: Bytes,
+}
+
+/// What `Range` comes to.
+#[derive(Debug, PartialEq, Eq)]
+enum Wanted {
+    All,
+    Part(Range<usize>),
+    /// Nothing of the file lies in it.
+    None,
+}
+
+pub(crate) fn answer(headers: &HeaderMap, file: File<'_>) -> Response {
+    let etag = format!("\"{}\"", file.digest);
+    if names(headers, header::IF_NONE_MATCH, &etag) {
+        return (StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response();
+    }
+    let total = file.bytes.len();
+    // A part of another version is worth nothing.
+    let is_same = !headers.contains_key(header::IF_RANGE) || names(headers, header::IF_RANGE, &etag);
+    let wanted = if is_same { wanted(headers, total) } else { Wanted::All };
+    let (status, part) = match wanted {
+        Wanted::All => (StatusCode::OK, 0..total),
+        Wanted::Part(part) => (StatusCode::PARTIAL_CONTENT, part),
+        Wanted::None => return out_of_range(total),
+    };
+    let head = [
+        (header::CONTENT_TYPE, file.mime_type.to_owned()),
+        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{}\"", file.name)),
+        (header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'".to_owned()),
+        (header::ETAG, etag),
+        (header::ACCEPT_RANGES, "bytes".to_owned()),
+    ];
+    let range = format!("bytes {}-{}/{total}", part.start, part.end.saturating_sub(1));
+    let mut response = (status, head, file.bytes.slice(part)).into_response();
+    if status == StatusCode::PARTIAL_CONTENT
+        && let Ok(range) = HeaderValue::try_from(range)
+    {
+        response.headers_mut().insert(header::CONTENT_RANGE, range);
+    }
+    response
+}
+
+fn out_of_range(total: usize) -> Response {
+    let detail = format!("the file has {total} bytes, and none of them is in this range");
+    let hint = "ask for a part that is there, or leave the Range header out";
+    let mut response = Rejection::new(StatusCode::RANGE_NOT_SATISFIABLE, "bad_range", detail, hint).into_response();
+    if let Ok(range) = HeaderValue::try_from(format!("bytes */{total}")) {
+        response.headers_mut().insert(header::CONTENT_RANGE, range);
+    }
+    response
+}
+
+/// Whether a header names this version, or any.
+fn names(headers: &HeaderMap, name: header::HeaderName, etag: &str) -> bool {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim).any(|tag| tag == etag || tag == "*")
+}
+
+/// One range of bytes is served; several, or what is not understood, get the whole, as the standard allows.
+fn wanted(headers: &HeaderMap, total: usize) -> Wanted {
+    let mut values = headers.get_all(header::RANGE).iter();
+    let (Some(value), None) = (values.next().and_then(|value| value.to_str().ok()), values.next()) else {
+        return Wanted::All;
+    };
+    let Some((from, to)) = value.trim().strip_prefix("bytes=").and_then(|range| range.split_once('-')) else {
+        return Wanted::All;
+    };
+    match (number(from), number(to)) {
+        (Number::Is(from), Number::Is(to)) if from > to => Wanted::All,
+        (Number::Is(from), _) if from >= total => Wanted::None,
+        (Number::Is(from), Number::Is(to)) => Wanted::Part(from..to.saturating_add(1).min(total)),
+        (Number::Is(from), Number::Left) => Wanted::Part(from..total),
+        (Number::Left, Number::Is(last)) if last == 0 || total == 0 => Wanted::None,
+        (Number::Left, Number::Is(last)) => Wanted::Part(total.saturating_sub(last)..total),
+        _ => Wanted::All,
+    }
+}
+
+enum Number {
+    Is(usize),
+    Left,
+    Bad,
+}
+
+fn number(text: &str) -> Number {
+    let text = text.trim();
+    match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        _ if text.is_empty() => Number::Left,
+        // More digits than fit are a place behind every end.
+        true => Number::Is(text.parse().unwrap_or(usize::MAX)),
+        false => Number::Bad,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges() {
+        for (range, expected) in [
+            ("bytes=0-3", Wanted::Part(0..4)),
+            ("bytes=4-", Wanted::Part(4..10)),
+            ("bytes=-3", Wanted::Part(7..10)),
+            ("bytes=-30", Wanted::Part(0..10)),
+            ("bytes=8-99", Wanted::Part(8..10)),
+            ("bytes=9-99999999999999999999999", Wanted::Part(9..10)),
+            ("bytes=10-", Wanted::None),
+            ("bytes=99999999999999999999999-", Wanted::None),
+            ("bytes=-0", Wanted::None),
+            ("bytes=3-1", Wanted::All),
+            ("bytes=0-1,3-4", Wanted::All),
+            ("bytes=a-b", Wanted::All),
+            ("bytes=-", Wanted::All),
+            ("lines=0-1", Wanted::All),
+            ("", Wanted::All),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RANGE, range.parse().unwrap());
+            assert_eq!(wanted(&headers, 10), expected, "{range}");
+        }
+        assert_eq!(wanted(&HeaderMap::new(), 10), Wanted::All);
+        let mut last = HeaderMap::new();
+        last.insert(header::RANGE, "bytes=-5".parse().unwrap());
+        assert_eq!(wanted(&last, 0), Wanted::None);
+    }
+}
