@@ -27,7 +27,7 @@ pub(crate) struct Copy {
 
 /// Whether a copy still has to be made.
 pub(crate) enum Begun {
-    Now(Copy),
+    Now(Box<Copy>),
     /// An earlier request with the same key made it.
     Before,
 }
@@ -39,7 +39,7 @@ impl Copy {
             match store.stage(id).await {
                 Ok(stage) => {
                     let (blobs, lines) = (BTreeSet::new(), LogWriter::new());
-                    return Ok(Begun::Now(Self { id, stage, state: None, blobs, lines }));
+                    return Ok(Begun::Now(Box::new(Self { id, stage, state: None, blobs, lines })));
                 }
                 Err(tenure_store::Error::Exists(_)) => {}
                 Err(error) => return Err(error.into()),

@@ -71,7 +71,6 @@ impl Handle {
 }
 
 /// What the outside asks of the task.
-#[expect(clippy::large_enum_variant, reason = "letters travel in a box")]
 pub(crate) enum Mail {
     Command {
         command: Command,

@@ -31,10 +31,7 @@ fn updates() {
             ..Update::default()
         }))))
         .then(&["session_updated title t labels a,b"], &[]);
-    case("nothing at all")
-        .when(command(Command::Update(Box::new(Update::default()))))
-        .then(&[], &[])
-        .answers("updated 1");
+    case("nothing at all").when(command(Command::Update(Box::default()))).then(&[], &[]).answers("updated 1");
     case("all or nothing: a lowered budget keeps the title too")
         .when(command(Command::Update(Box::new(Update {
             title: Some("t".into()),
