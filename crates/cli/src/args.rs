@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    commands::{approve, ask, cancel, completions, config, demo, doctor, serve, session, sessions, stop},
+    commands::{approve, ask, cancel, chat, completions, config, demo, doctor, serve, session, sessions, stop},
     exit,
     terminal::Output,
 };
@@ -14,7 +14,8 @@ const EXAMPLES: &str = "\
 Examples:
     tenure demo                              see it work: no key, no network
     tenure serve                             run the daemon on 127.0.0.1:8787
-    tenure ask \"what does this project do?\"  ask in the present folder
+    tenure chat                              talk with an agent in the present folder
+    tenure ask \"what does this project do?\"  one question, one answer
     tenure sessions                          what there is
     tenure session events SESSION --follow   watch one
     tenure approve SESSION                   say yes to what waits there
@@ -53,6 +54,7 @@ impl Global {
 pub enum Command {
     Serve(serve::Arguments),
     Demo(demo::Arguments),
+    Chat(chat::Arguments),
     Ask(ask::Arguments),
     /// Say yes to a tool call that waits
     Approve(approve::Arguments),

@@ -3,6 +3,7 @@
 pub mod approve;
 pub mod ask;
 pub mod cancel;
+pub mod chat;
 pub mod completions;
 pub mod config;
 pub mod demo;
@@ -44,6 +45,7 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Serve(arguments) => serve::run(&context, &arguments),
         Command::Demo(arguments) => on_one_thread(demo::run(&context, &arguments)),
         Command::Ask(arguments) => on_one_thread(ask::run(&context, &arguments)),
+        Command::Chat(arguments) => on_one_thread(chat::run(&context, &arguments)),
         Command::Approve(arguments) => on_one_thread(approve::run(&context, &arguments, Verdict::Approve)),
         Command::Deny(arguments) => on_one_thread(approve::run(&context, &arguments, Verdict::Deny)),
         Command::Cancel(arguments) => on_one_thread(cancel::run(&context, &arguments)),

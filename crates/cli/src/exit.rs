@@ -94,6 +94,12 @@ pub fn report(error: &anyhow::Error, output: Output) -> Exit {
     exit
 }
 
+/// Whether a conversation can go on after it: the daemon or we refused one request.
+pub fn is_passing(error: &anyhow::Error) -> bool {
+    let refused = matches!(error.downcast_ref(), Some(tenure_client::Error::Refused(_)));
+    refused || error.downcast_ref::<Problem>().is_some_and(|problem| problem.exit == Exit::Usage)
+}
+
 fn classed(error: &anyhow::Error) -> (Exit, String, String) {
     use tenure_client::Error;
     if let Some(problem) = error.downcast_ref::<Problem>() {

@@ -6,9 +6,12 @@ mod config;
 mod daemon;
 mod data;
 mod exit;
+mod follow;
 mod lookup;
 mod memory;
+mod permit;
 mod standing;
+mod talk;
 mod terminal;
 
 use std::process::ExitCode;

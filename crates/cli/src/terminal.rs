@@ -1,9 +1,13 @@
 //! What the terminal can do, and a person's answers from it. It writes nothing by itself.
 
-use std::io::{self, BufRead as _, IsTerminal, Write as _};
+use std::io::{self, IsTerminal, Write as _};
 
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    termios::{QueueSelector, tcflush},
+};
 use tenure_client::print::{Channel, Look, Paint, Piece, Raw};
-use tokio::sync::mpsc;
+use tokio::io::{Interest, unix::AsyncFd};
 
 /// For people or for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +22,8 @@ const WIDTH_MIN: usize = 20;
 const WIDTH_UNKNOWN: usize = 100;
 /// A terminal that says so often in a row that there is nothing more is gone.
 const ENDS_MAX: u32 = 8;
+/// How much is read of what a person types at a time.
+const READ_BYTES: usize = 4096;
 
 pub fn stdout_look() -> Look {
     look_of(&io::stdout())
@@ -42,6 +48,12 @@ fn look_of(stream: &(impl IsTerminal + std::os::fd::AsFd)) -> Look {
 /// Whether a person sits there who can be asked.
 pub fn is_interactive() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Whether all of it is shown on a terminal that a line can be edited on.
+pub fn is_screen() -> bool {
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    is_interactive() && io::stdout().is_terminal() && !dumb
 }
 
 /// Answers to stdout, notes to stderr, at once.
@@ -86,42 +98,60 @@ pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     Ok(print_line(&serde_json::to_string(value)?)?)
 }
 
-/// Lines a person types, read on a thread of its own because such a read cannot be given up.
-pub struct Lines(mpsc::UnboundedReceiver<String>);
+/// Lines a person types at a terminal. Nothing reads it but `next`, so that somebody else can between two calls.
+pub struct Lines {
+    terminal: AsyncFd<io::Stdin>,
+    typed: Vec<u8>,
+    ends: u32,
+}
 
 impl Lines {
-    pub fn of_stdin() -> Self {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        std::thread::spawn(move || {
-            let mut ends = 0;
-            // Ctrl-D is not the end of a terminal: it counts as an empty line.
-            while ends < ENDS_MAX {
-                let mut line = String::new();
-                match io::stdin().lock().read_line(&mut line) {
-                    Ok(0) => ends += 1,
-                    Ok(_) => ends = 0,
-                    // Such a line is no answer either.
-                    Err(error) if error.kind() == io::ErrorKind::InvalidData => line.clear(),
-                    Err(_) => return,
-                }
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Self(receiver)
+    pub fn of_terminal() -> io::Result<Self> {
+        // SAFETY: standard input is open as long as the process lives, and nothing here puts another file in its place.
+        let terminal = unsafe { AsyncFd::register_with_interest(io::stdin(), Interest::READABLE) };
+        Ok(Self { terminal: terminal.map_err(|error| error.into_parts().1)?, typed: vec![], ends: 0 })
     }
 
     /// Lines from before a question must not answer it.
     pub fn forget_typed(&mut self) {
-        while self.0.try_recv().is_ok() {}
+        self.typed.clear();
+        let _ = tcflush(self.terminal.get_ref(), QueueSelector::IFlush);
     }
 
-    /// The next line; waits for ever once there will be none.
+    /// The next line; waits for ever once there will be none. May be dropped while it waits.
     pub async fn next(&mut self) -> String {
-        match self.0.recv().await {
-            Some(line) => line,
-            None => std::future::pending().await,
+        loop {
+            if let Some(end) = self.typed.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.typed.drain(..=end).collect();
+                // What is not text is no answer either.
+                return String::from_utf8(line).unwrap_or_default();
+            }
+            if self.ends == ENDS_MAX {
+                return std::future::pending().await;
+            }
+            let Ok(mut ready) = self.terminal.readable().await else { return std::future::pending().await };
+            // The descriptor belongs to others too, so it must not be made one that does not wait.
+            if !is_readable(ready.get_inner()) {
+                ready.clear_ready();
+                continue;
+            }
+            let mut bytes = [0; READ_BYTES];
+            match rustix::io::read(ready.get_inner(), &mut bytes) {
+                Ok(0) | Err(_) => {
+                    // Ctrl-D is not the end of a terminal: it counts as an empty line.
+                    self.ends += 1;
+                    return String::new();
+                }
+                Ok(count) => {
+                    self.ends = 0;
+                    self.typed.extend_from_slice(&bytes[..count]);
+                }
+            }
         }
     }
+}
+
+fn is_readable(terminal: &io::Stdin) -> bool {
+    let mut asked = [PollFd::new(terminal, PollFlags::IN)];
+    poll(&mut asked, Some(&Timespec::default())).is_ok_and(|count| count > 0)
 }

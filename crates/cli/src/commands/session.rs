@@ -196,7 +196,7 @@ async fn show(context: &Context, client: &Client, given: &str) -> anyhow::Result
     Ok(Exit::Ok)
 }
 
-fn described(view: &SessionView) -> Vec<String> {
+pub(super) fn described(view: &SessionView) -> Vec<String> {
     let mut lines = vec![];
     let mut row = |name: &str, value: &str| lines.push(format!("{name:<10}  {}", tamed(&value.replace('\n', "⏎"))));
     row("session", &view.id);
@@ -259,7 +259,7 @@ async fn messages(context: &Context, client: &Client, given: &str) -> anyhow::Re
 /// How much of what a tool printed is shown.
 const TOOL_LINES_MAX: usize = 5;
 
-fn spoken(message: &Message, look: Look) -> Vec<String> {
+pub(super) fn spoken(message: &Message, look: Look) -> Vec<String> {
     let who = match (message.role, &message.name) {
         (Role::System, _) => "system".to_owned(),
         (Role::User, _) => "you".to_owned(),

@@ -86,13 +86,18 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
             terminal::print_line("There are no sessions yet. Make one: tenure ask \"hello\"")?;
         }
         terminal::Output::Text => {
-            let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64);
-            for line in table(&rows, now_ms, terminal::stdout_look()) {
+            for line in listed(&rows, terminal::stdout_look()) {
                 terminal::print_line(&line)?;
             }
         }
     }
     Ok(Exit::Ok)
+}
+
+/// The rows as lines, for now.
+pub(super) fn listed(rows: &[SessionRow], look: Look) -> Vec<String> {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64);
+    table(rows, now_ms, look)
 }
 
 fn table(rows: &[SessionRow], now_ms: u64, look: Look) -> Vec<String> {

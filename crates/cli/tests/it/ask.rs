@@ -1,15 +1,17 @@
 //! `tenure ask` and the commands around a session: approve, deny, cancel, show, events, end.
 
 use std::{
-    fs::File,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     process::Stdio,
 };
 
-use rustix::{process::Signal, pty::OpenptFlags};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::rig::{Daemon, Folder, Ran, Watcher, signal, wait_for_end};
+use crate::{
+    rig::{Daemon, Folder, Ran, Watcher, signal, wait_for_end},
+    screen::Screen,
+};
 
 fn runs(command: &str) -> Value {
     json!({"call": {"name": "shell", "input": {"command": command}}})
@@ -174,48 +176,27 @@ async fn first_session(daemon: &Daemon) -> String {
     }
 }
 
-/// A terminal: what a person types goes in at one end, the command has the other.
-fn terminal() -> (File, File) {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
-    let outer = rustix::pty::openpt(flags).unwrap();
-    rustix::pty::grantpt(&outer).unwrap();
-    rustix::pty::unlockpt(&outer).unwrap();
-    let name = rustix::pty::ptsname(&outer, vec![]).unwrap();
-    let inner = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-    (File::from(outer), inner)
-}
-
-/// Reads until the text has come; gives all that was read.
-fn read_until(terminal: &mut File, shown: &mut String, text: &str) {
-    let mut buffer = [0; 1024];
-    while !shown.contains(text) {
-        let count = terminal.read(&mut buffer).unwrap_or_else(|error| panic!("{error}: no {text:?} in {shown}"));
-        shown.push_str(&String::from_utf8_lossy(&buffer[..count]));
-    }
-}
-
 #[test]
 fn a_person_at_a_terminal_is_asked_in_place() {
     let folder = Folder::new();
     folder.tenure(&["sessions"]).exits(0);
     let two = json!({"do": [runs("touch one"), runs("touch two\u{1b}[2J")]});
     let model = folder.script(&json!({"name": "two", "steps": [two, {"do": [{"text": "Done."}]}]}));
-    let (mut outer, inner) = terminal();
+    let (mut screen, inner) = Screen::new();
     let mut command = folder.command(&["ask", "--model", &model, "go"]);
     command.stdin(inner.try_clone().unwrap()).stderr(inner).stdout(Stdio::piped()).env_remove("NO_COLOR");
     let child = command.spawn().unwrap();
     drop(command);
-    let mut shown = String::new();
-    read_until(&mut outer, &mut shown, "touch one\r\n[y] yes  [n] no  [s] yes, for this session > ");
-    outer.write_all(b"perhaps\n").unwrap();
-    read_until(&mut outer, &mut shown, "Please type y, n or s > ");
-    outer.write_all(b"y\n").unwrap();
-    read_until(&mut outer, &mut shown, "touch two␛[2J\r\n[y] yes  [n] no  [s] yes, for this session > ");
-    outer.write_all(b"n\n").unwrap();
-    read_until(&mut outer, &mut shown, "completed: ");
+    screen.until("touch one\r\n[y] yes  [n] no  [s] yes, for this session > ");
+    screen.types("perhaps\n");
+    screen.until("Please type y, n or s > ");
+    screen.types("y\n");
+    screen.until("touch two␛[2J\r\n[y] yes  [n] no  [s] yes, for this session > ");
+    screen.types("n\n");
+    screen.until("completed: ");
     let ran = Ran::of(child.wait_with_output().unwrap()).exits(0);
     assert_eq!(ran.stdout, "Done.\n");
-    assert!(shown.contains("\u{1b}[33mAllow shell?\u{1b}[0m"), "in colours: {shown}");
+    assert!(screen.shown.contains("\u{1b}[33mAllow shell?\u{1b}[0m"), "in colours: {}", screen.shown);
     assert!(folder.workspace().join("one").exists() && !folder.workspace().join("two").exists());
 }
 

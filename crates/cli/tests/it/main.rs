@@ -2,6 +2,8 @@
 
 mod ask;
 mod background;
+mod chat;
+mod copies;
 mod demo;
 mod fuzz;
 mod growth;
@@ -9,6 +11,7 @@ mod kill;
 mod random_kill;
 mod reader;
 mod rig;
+mod screen;
 mod secrets;
 mod serve;
 mod tending;

@@ -5,37 +5,68 @@ use std::{collections::VecDeque, time::Duration};
 use serde_json::{Value, json};
 use tenure_client::{
     Client, EventStream, Find, Item,
-    print::{Detail, Piece, Printer, Tone, money, subject, tamed},
+    print::{Detail, Piece, Printer, Tone, money, question},
 };
-use tenure_wire::{Approve, Cancel, Event, Scope, Verdict};
+use tenure_wire::{Approval, Approve, Cancel, Delivery, Event, Part, Scope, SendMessage, Verdict};
 use tokio::{signal::unix::Signal, sync::watch, time::Instant};
 
-use super::permit::Permit;
 use crate::{
     daemon::{insist, tell_missed},
+    data,
     exit::Exit,
+    permit::Permit,
     terminal::{self, Lines, Output},
 };
 
-/// How much of a call is shown when it is asked about. It is not cut to the width: a person must see what they allow.
-const SHOWN_CHARS_MAX: usize = 8000;
 /// More than this is not held back behind an open question.
 const HELD_MAX: usize = 4096;
 
 /// Who answers approvals.
+#[derive(Debug, Clone, Copy)]
 pub enum Answers {
     Person,
     Rule(Permit),
 }
 
-pub struct Follow {
+/// What the turn is part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame {
+    /// It is all that was asked for: its end tells everything, and what is typed outside a question is passed over.
+    Once,
+    /// A conversation: what is typed outside a question goes to the agent at work.
+    Chat,
+}
+
+/// How following ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Followed {
+    /// The turn rests; this is what it would exit with.
+    Rested(Exit),
+    /// The person did not want to wait for that.
+    Left,
+}
+
+/// Where a turn is to be followed, and for whom.
+pub struct Seat<'a> {
+    pub output: Output,
+    pub client: Client,
+    pub find: Find,
+    pub session: String,
+    pub answers: Answers,
+    pub frame: Frame,
+    /// Where a person types.
+    pub lines: Option<&'a mut Lines>,
+}
+
+pub struct Follow<'a> {
     output: Output,
     client: Client,
     find: Find,
     session: String,
     turn: String,
     answers: Answers,
-    lines: Option<Lines>,
+    frame: Frame,
+    lines: Option<&'a mut Lines>,
     printer: Printer,
     /// Calls the person has not answered yet; the first one is being asked about.
     waiting: VecDeque<Waiting>,
@@ -49,8 +80,7 @@ pub struct Follow {
 
 struct Waiting {
     call: String,
-    name: String,
-    about: String,
+    data: Value,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,9 +101,9 @@ impl Rest {
     }
 }
 
-impl Follow {
-    pub fn new(output: Output, client: Client, find: Find, session: String, turn: String, answers: Answers) -> Self {
-        let lines = matches!(answers, Answers::Person).then(Lines::of_stdin);
+impl<'a> Follow<'a> {
+    pub fn new(seat: Seat<'a>, turn: String) -> Self {
+        let Seat { output, client, find, session, answers, frame, lines } = seat;
         Self {
             output,
             client,
@@ -81,6 +111,7 @@ impl Follow {
             session,
             turn,
             answers,
+            frame,
             lines,
             printer: Printer::new(terminal::stdout_look(), Detail::Story).notes(terminal::stderr_look()),
             waiting: VecDeque::new(),
@@ -91,15 +122,23 @@ impl Follow {
         }
     }
 
+    /// Answers what waited before the turn was followed.
+    pub async fn waited(&mut self, approvals: &[Approval]) -> anyhow::Result<()> {
+        for approval in approvals {
+            self.asked(&serde_json::to_value(approval)?).await?;
+        }
+        Ok(())
+    }
+
     /// Follows the turn to where it rests. `interrupts` listens since before the message was sent, so that a Ctrl-C at
     /// any time is heard; `first` is what happened until now.
     pub async fn until_rest(
         mut self,
-        mut stream: EventStream,
+        stream: &mut EventStream,
         timeout: Option<Duration>,
-        mut interrupts: Signal,
+        interrupts: &mut Signal,
         mut first: Option<CanceledBy>,
-    ) -> anyhow::Result<Exit> {
+    ) -> anyhow::Result<Followed> {
         let mut missed = stream.missed();
         let deadline = timeout.map(|after| Instant::now() + after);
         let mut time_is_over = std::pin::pin!(sleep_until(deadline));
@@ -107,8 +146,8 @@ impl Follow {
             let by = match first.take() {
                 Some(by) => by,
                 None => tokio::select! {
-                    rest = self.step(&mut stream, &mut missed) => match rest? {
-                        Some(rest) => return self.finish(&rest),
+                    rest = self.step(stream, &mut missed) => match rest? {
+                        Some(rest) => return self.finish(&rest).map(Followed::Rested),
                         None => continue,
                     },
                     _ = interrupts.recv() => CanceledBy::Interrupt,
@@ -138,7 +177,7 @@ impl Follow {
                 Some(item) => self.take(&item?).await,
                 None => Ok(None),
             },
-            line = typed(&mut self.lines), if !self.waiting.is_empty() => self.typed(line.trim()).await.map(|()| None),
+            line = typed(&mut self.lines), if self.listens() => self.typed(line.trim()).await.map(|()| None),
             is_missed = tell_missed(missed) => {
                 if !is_missed {
                     self.ask_first();
@@ -228,8 +267,7 @@ impl Follow {
                 self.answer(call, verdict, Scope::Once, reason).await
             }
             Answers::Person => {
-                let name = data["name"].as_str().unwrap_or_default().to_owned();
-                self.waiting.push_back(Waiting { call, name, about: subject(data) });
+                self.waiting.push_back(Waiting { call, data: data.clone() });
                 if self.waiting.len() == 1 {
                     self.ask_first();
                 }
@@ -253,15 +291,20 @@ impl Follow {
         if let Some(lines) = &mut self.lines {
             lines.forget_typed();
         }
-        let about: String = tamed(&first.about).chars().take(SHOWN_CHARS_MAX).collect();
-        let cut = if about.chars().count() < SHOWN_CHARS_MAX { "" } else { "\n  … there is more of it" };
         let look = terminal::stderr_look();
-        let name = look.paint(Tone::Ask, &format!("Allow {}?", first.name));
-        terminal::note(&format!("{name}\n  {}{cut}\n", about.replace('\n', "\n  ")));
+        let name = format!("Allow {}?", first.data["name"].as_str().unwrap_or_default());
+        terminal::note(&format!("{}\n{}", look.paint(Tone::Ask, &name), question(&first.data, &look)));
         terminal::note("[y] yes  [n] no  [s] yes, for this session > ");
     }
 
+    fn listens(&self) -> bool {
+        !self.waiting.is_empty() || self.frame == Frame::Chat
+    }
+
     async fn typed(&mut self, line: &str) -> anyhow::Result<()> {
+        if self.waiting.is_empty() {
+            return self.steer(line).await;
+        }
         let (verdict, scope) = match line.to_ascii_lowercase().as_str() {
             "y" | "yes" => (Verdict::Approve, Scope::Once),
             "s" | "session" => (Verdict::Approve, Scope::Session),
@@ -275,6 +318,20 @@ impl Follow {
         self.answer(first.call, verdict, scope, None).await?;
         self.show_held()?;
         self.ask_first();
+        Ok(())
+    }
+
+    /// Passes on to the agent at work what was typed.
+    async fn steer(&mut self, line: &str) -> anyhow::Result<()> {
+        if line.is_empty() || self.canceled_by.is_some() {
+            return Ok(());
+        }
+        let parts = vec![Part::text(line)];
+        let message = SendMessage { parts, delivery: Some(Delivery::Steer), ..SendMessage::default() };
+        let keyed = self.client.with_key(data::random_hex()?);
+        insist(&keyed, &self.find, || keyed.send(&self.session, &message)).await?;
+        terminal::note(&terminal::stderr_look().paint(Tone::Faint, "  passed on: it is read before the next step"));
+        terminal::note("\n");
         Ok(())
     }
 
@@ -345,7 +402,8 @@ impl Follow {
                 let (status, events, session) = (&rest.status, self.events, &self.session);
                 let counts = [(steps, "step"), (calls, "call"), (events, "event")].map(|(n, what)| counted(n, what));
                 let counts = format!("{}, cost {}", counts.join(", "), money(cost));
-                terminal::note(&look.paint(Tone::Faint, &format!("{status}: {counts}; session {session}")));
+                let whose = if self.frame == Frame::Once { format!("; session {session}") } else { String::new() };
+                terminal::note(&look.paint(Tone::Faint, &format!("{status}: {counts}{whose}")));
                 terminal::note("\n");
             }
         }
@@ -358,9 +416,9 @@ impl Follow {
 }
 
 /// The person does not wait for the cancel.
-pub fn left() -> Exit {
+pub fn left() -> Followed {
     terminal::note("Left; the turn goes its way.\n");
-    Exit::Interrupted
+    Followed::Left
 }
 
 fn counted(number: u64, what: &str) -> String {
@@ -374,7 +432,7 @@ async fn sleep_until(deadline: Option<Instant>) {
     }
 }
 
-async fn typed(lines: &mut Option<Lines>) -> String {
+async fn typed(lines: &mut Option<&mut Lines>) -> String {
     match lines {
         Some(lines) => lines.next().await,
         None => std::future::pending().await,

@@ -1,0 +1,455 @@
+//! `tenure chat`: a conversation line by line. It follows each turn as `ask` does, and asks for the next message when
+//! nothing is open.
+
+mod prompt;
+mod slash;
+
+use std::{io, path::PathBuf};
+
+use clap::Args;
+use tenure_client::{
+    Client, EventStream, Find, Until,
+    print::{Detail, Printer, Tone, tamed},
+};
+use tenure_wire::{Approve, Cancel, Event, Fork, Patch, SessionFilter, SessionView, Verdict};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+};
+
+use super::{Context, session, sessions};
+use crate::{
+    daemon,
+    exit::Exit,
+    follow::{Answers, Follow, Followed, Frame, Seat},
+    lookup,
+    permit::Permit,
+    talk::{self, NewTalk, Sent},
+    terminal::{self, Lines, Output},
+};
+use prompt::{Prompt, Typed};
+use slash::Slash;
+
+/// In the data folder: what was typed.
+const HISTORY_FILE: &str = "chat-history";
+/// How far back a conversation is shown when it is taken up again, in events.
+const PAST_EVENTS: u64 = 40;
+/// How many of its messages.
+const PAST_MESSAGES: usize = 6;
+/// How many sessions `/sessions` shows.
+const SESSIONS_SHOWN: usize = 10;
+
+const EXAMPLES: &str = "\
+Examples:
+    tenure chat                           in the present folder
+    tenure chat \"what is in here?\"        with a first message
+    tenure chat --continue                go on with the newest session of this folder
+    tenure chat --session sess_01K9       go on with this one
+    printf 'hi\\nbye\\n' | tenure chat      each line is a message
+
+At the prompt /help lists the commands. While the agent works, what you type is passed on
+to it; Ctrl-C cancels its turn, and a second one leaves it to itself. The session stays
+when you leave: come back with --continue, from any terminal.";
+
+/// Talk with an agent, line by line
+#[derive(Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", crate::exit::CODES))]
+pub struct Arguments {
+    /// What to say first
+    text: Option<String>,
+    /// The folder the agent works in, for a new session
+    #[arg(long, default_value = ".", value_name = "DIR", conflicts_with = "session")]
+    workspace: PathBuf,
+    /// The model, for a new session
+    #[arg(long, conflicts_with_all = ["session", "go_on"])]
+    model: Option<String>,
+    /// Go on with this session, by its id, the beginning of it, a label or a role
+    #[arg(long)]
+    session: Option<String>,
+    /// Go on with the newest session of this folder that is open
+    #[arg(long = "continue", short = 'c', conflicts_with = "session")]
+    go_on: bool,
+    /// What the agent may do unasked; without it you are asked on a terminal, and elsewhere `writes` holds
+    #[arg(long, value_enum)]
+    approve: Option<Permit>,
+}
+
+/// The session that is talked with, from its first message on.
+struct Open {
+    session: String,
+    stream: EventStream,
+}
+
+struct Chat<'a> {
+    context: &'a Context,
+    client: Client,
+    find: Find,
+    open: Option<Open>,
+    workspace: PathBuf,
+    /// For the next new session.
+    model: Option<String>,
+    answers: Answers,
+    lines: Option<Lines>,
+    interrupts: Signal,
+    /// What the last turn would exit with.
+    last: Exit,
+}
+
+/// What to do after a line.
+enum Next {
+    GoOn,
+    Leave(Exit),
+}
+
+pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
+    let person = context.output == Output::Text && terminal::is_screen();
+    let answers = match (arguments.approve, person) {
+        (None, true) => Answers::Person,
+        (approve, _) => Answers::Rule(approve.unwrap_or_default()),
+    };
+    let client = daemon::connect(&context.data).await?;
+    let mut chat = Chat {
+        find: daemon::finder(&context.data),
+        context,
+        client,
+        open: None,
+        workspace: arguments.workspace.clone(),
+        model: arguments.model.clone(),
+        answers,
+        lines: if person { Some(Lines::of_terminal()?) } else { None },
+        interrupts: signal(SignalKind::interrupt())?,
+        last: Exit::Ok,
+    };
+    if let Some(session) = chat.meant(arguments).await? {
+        chat.take_up(session).await?;
+    }
+    match person {
+        true => chat.with_person(arguments.text.clone()).await,
+        false => chat.with_pipe(arguments.text.clone()).await,
+    }
+}
+
+impl Chat<'_> {
+    /// The session to go on with, if one is asked for.
+    async fn meant(&self, arguments: &Arguments) -> anyhow::Result<Option<String>> {
+        if let Some(given) = &arguments.session {
+            return Ok(Some(lookup::session(&self.client, given).await?));
+        }
+        if !arguments.go_on {
+            return Ok(None);
+        }
+        let workspace = self.workspace.canonicalize()?.to_string_lossy().into_owned();
+        let filter = SessionFilter { workspace_path: Some(workspace), ..SessionFilter::default() };
+        let rows = lookup::sessions(&self.client, lookup::PAGE_MAX, &filter).await?;
+        let newest = rows.into_iter().find(|row| matches!(row.status.as_str(), "active" | "waiting_approval"));
+        if newest.is_none() {
+            terminal::note("There is no open session of this folder: a new one begins.\n");
+        }
+        Ok(newest.map(|row| row.id))
+    }
+
+    /// Goes on with a session: shows where it stands.
+    async fn take_up(&mut self, session: String) -> anyhow::Result<()> {
+        let view = self.client.session(&session).await?;
+        if self.context.output == Output::Text {
+            self.tell_past(&view).await?;
+        }
+        self.open = Some(self.opened(session, view.seq));
+        Ok(())
+    }
+
+    fn opened(&self, session: String, seq: u64) -> Open {
+        let stream = self.client.events(&session, Until::Forever).after(seq.to_string()).finding(self.find.clone());
+        Open { session, stream }
+    }
+
+    async fn tell_past(&self, view: &SessionView) -> anyhow::Result<()> {
+        let from = view.seq.saturating_sub(PAST_EVENTS).to_string();
+        let mut past = vec![];
+        let mut cursor = Some(from);
+        while let Some(at) = cursor {
+            let page = self.client.messages(&view.id, Some(&at)).await?;
+            past.extend(page.messages);
+            cursor = page.next;
+        }
+        let look = terminal::stderr_look();
+        for message in &past[past.len().saturating_sub(PAST_MESSAGES)..] {
+            session::spoken(message, look).iter().for_each(|line| terminal::note(&format!("{line}\n")));
+        }
+        Ok(())
+    }
+
+    async fn with_person(mut self, first: Option<String>) -> anyhow::Result<Exit> {
+        let look = terminal::stderr_look();
+        let faint = |text: &str| terminal::note(&format!("{}\n", look.paint(Tone::Faint, text)));
+        match &self.open {
+            Some(open) => faint(&format!("{}; /help for help", open.session)),
+            None => faint("A new session begins with your first message; /help for help."),
+        }
+        let mut prompt = Prompt::new(self.context.data.join(HISTORY_FILE))?;
+        let mut said = first;
+        let exit = loop {
+            if let Some(text) = said.take()
+                && let Next::Leave(exit) = self.take_line(&text).await?
+            {
+                break exit;
+            }
+            if let Followed::Left = self.follow_open().await? {
+                break Exit::Interrupted;
+            }
+            match self.typed(&mut prompt).await {
+                Typed::Line(line) => said = Some(line),
+                Typed::Interrupt => terminal::note("Ctrl-D or /exit leaves.\n"),
+                Typed::End => break Exit::Ok,
+            }
+        };
+        if let Some(open) = &self.open {
+            faint(&format!("The session stays: tenure chat --session {}", open.session));
+        }
+        Ok(exit)
+    }
+
+    /// Each line is a message; the last turn's end is the end of all.
+    async fn with_pipe(mut self, first: Option<String>) -> anyhow::Result<Exit> {
+        let (sender, mut lines) = mpsc::channel(1);
+        // Reading cannot be given up, and Ctrl-C must be heard meanwhile.
+        std::thread::spawn(move || {
+            let typed = io::stdin().lines().map_while(Result::ok);
+            first.into_iter().chain(typed).try_for_each(|line| sender.blocking_send(line))
+        });
+        loop {
+            let line = tokio::select! {
+                line = lines.recv() => line,
+                _ = self.interrupts.recv() => return Ok(Exit::Interrupted),
+            };
+            let Some(line) = line else { return Ok(self.last) };
+            if let Next::Leave(exit) = self.take_line(&line).await? {
+                return Ok(exit);
+            }
+            if let Followed::Left = self.follow_open().await? {
+                return Ok(Exit::Interrupted);
+            }
+        }
+    }
+
+    /// Waits for the next line, and shows above it what others do meanwhile.
+    async fn typed(&mut self, prompt: &mut Prompt) -> Typed {
+        prompt.show("> ");
+        let look = terminal::stdout_look();
+        let mut printer = Printer::new(look, Detail::Story);
+        loop {
+            let item = tokio::select! {
+                typed = prompt.next() => return typed,
+                item = next_of(&mut self.open) => item,
+            };
+            let Ok(event) = serde_json::from_str::<Event>(&item) else { continue };
+            // Fragments would tear the line apart; whole texts follow them.
+            if event.pos.is_some() {
+                continue;
+            }
+            let mut shown = match (event.wire_type.as_str(), event.data["parts"][0]["text"].as_str()) {
+                ("message_added", Some(text)) => {
+                    let who = event.actor.as_ref().map_or("", |actor| actor.surface.as_deref().unwrap_or_default());
+                    format!("{} {}\n", look.paint(Tone::Name, &format!("{who}:")), tamed(text))
+                }
+                _ => String::new(),
+            };
+            let pieces = [printer.event(&event), printer.finish()].concat();
+            shown.extend(pieces.into_iter().map(|piece| piece.text));
+            prompt.print_above(shown);
+        }
+    }
+
+    async fn take_line(&mut self, line: &str) -> anyhow::Result<Next> {
+        if line.trim().is_empty() {
+            return Ok(Next::GoOn);
+        }
+        let done = match slash::parse(line.trim()) {
+            None => return self.say(line).await,
+            Some(Err(problem)) => {
+                terminal::note(&format!("{problem}\n"));
+                return Ok(Next::GoOn);
+            }
+            Some(Ok(Slash::Exit)) => return Ok(Next::Leave(Exit::Ok)),
+            Some(Ok(slash)) => self.obey(slash).await,
+        };
+        self.go_on_after(done)
+    }
+
+    /// What the daemon refuses is told, and the chat goes on; what breaks it ends it.
+    fn go_on_after(&mut self, done: anyhow::Result<()>) -> anyhow::Result<Next> {
+        match done {
+            Err(error) if crate::exit::is_passing(&error) => {
+                self.last = crate::exit::report(&error, self.context.output);
+                Ok(Next::GoOn)
+            }
+            done => done.map(|()| Next::GoOn),
+        }
+    }
+
+    async fn say(&mut self, text: &str) -> anyhow::Result<Next> {
+        let done = self.send(text.to_owned()).await;
+        match done {
+            Ok(Some(exit)) => Ok(Next::Leave(exit)),
+            Ok(None) => Ok(Next::GoOn),
+            Err(error) => self.go_on_after(Err(error)),
+        }
+    }
+
+    /// Sends a message and follows its turn; an exit when the person leaves.
+    async fn send(&mut self, text: String) -> anyhow::Result<Option<Exit>> {
+        let text = talk::checked(text)?;
+        if self.open.is_none() {
+            let new = NewTalk { workspace: &self.workspace, model: self.model.clone(), answers: self.answers };
+            let session = talk::begin(&self.client, &self.find, &new, &text).await?;
+            self.open = Some(self.opened(session, 0));
+        }
+        let Some(open) = &mut self.open else { return Ok(None) };
+        let sent = talk::send(&self.client, &self.find, &open.session, text, &mut self.interrupts).await?;
+        let Sent::Taken { turn, interrupted } = sent else { return Ok(Some(Exit::Interrupted)) };
+        let follow =
+            Follow::new(seat(self.context, &self.client, &self.find, self.answers, open, &mut self.lines), turn);
+        let followed = follow.until_rest(&mut open.stream, None, &mut self.interrupts, interrupted).await?;
+        Ok(self.took(followed))
+    }
+
+    fn took(&mut self, followed: Followed) -> Option<Exit> {
+        match followed {
+            Followed::Left => Some(Exit::Interrupted),
+            Followed::Rested(exit) => {
+                self.last = exit;
+                None
+            }
+        }
+    }
+
+    /// Follows what is open or queued: somebody else's, or a message that came too late for its turn.
+    async fn follow_open(&mut self) -> anyhow::Result<Followed> {
+        loop {
+            let Some(open) = &mut self.open else { return Ok(Followed::Rested(self.last)) };
+            let look = || self.client.session(&open.session);
+            let view = daemon::insist(&self.client, &self.find, look).await?;
+            let Some(turn) = view.turn else { return Ok(Followed::Rested(self.last)) };
+            match turn.status.as_str() {
+                "interrupted" => {
+                    terminal::note("A turn was interrupted: /resume lets it go on, a message takes its place.\n");
+                    return Ok(Followed::Rested(self.last));
+                }
+                "waiting_budget" => {
+                    terminal::note("The turn waits at its budget: raise it to go on, or /cancel.\n");
+                    return Ok(Followed::Rested(self.last));
+                }
+                _ => {}
+            }
+            let seat = seat(self.context, &self.client, &self.find, self.answers, open, &mut self.lines);
+            let mut follow = Follow::new(seat, turn.id);
+            follow.waited(&view.approvals).await?;
+            let followed = follow.until_rest(&mut open.stream, None, &mut self.interrupts, None).await?;
+            if self.took(followed).is_some() {
+                return Ok(Followed::Left);
+            }
+        }
+    }
+
+    async fn obey(&mut self, slash: Slash) -> anyhow::Result<()> {
+        match slash {
+            Slash::Help => terminal::note(&slash::help()),
+            Slash::New => {
+                self.open = None;
+                terminal::note("A new session begins with your next message.\n");
+            }
+            Slash::Sessions => {
+                let rows = lookup::sessions(&self.client, SESSIONS_SHOWN, &SessionFilter::default()).await?;
+                let lines = sessions::listed(&rows, terminal::stderr_look());
+                lines.iter().for_each(|line| terminal::note(&format!("{line}\n")));
+            }
+            Slash::Model(name) if self.open.is_none() => {
+                terminal::note(&format!("The next session has the model {}.\n", tamed(&name)));
+                self.model = Some(name);
+            }
+            Slash::Exit => {}
+            with_session => match &self.open {
+                None => terminal::note("There is no session yet: say something first.\n"),
+                Some(open) => {
+                    let session = open.session.clone();
+                    self.obey_in(session, with_session).await?;
+                }
+            },
+        }
+        Ok(())
+    }
+
+    async fn obey_in(&mut self, session: String, slash: Slash) -> anyhow::Result<()> {
+        let client = &self.client;
+        match slash {
+            Slash::Show => {
+                let view = client.session(&session).await?;
+                session::described(&view).iter().for_each(|line| terminal::note(&format!("{line}\n")));
+            }
+            Slash::Model(name) => {
+                let patch = Patch { model: Some(name), ..Patch::default() };
+                let view = client.patch(&session, None, &patch).await?;
+                terminal::note(&format!("The next turn goes to {}.\n", tamed(&view.model)));
+            }
+            Slash::Title(title) => {
+                client.patch(&session, None, &Patch { title: Some(title), ..Patch::default() }).await?;
+            }
+            Slash::Fork => {
+                let fork = client.fork(&session, &Fork::default()).await?;
+                let view = client.session(&fork.session_id).await?;
+                terminal::note(&format!("You are in {} now; {session} stays as it is.\n", view.id));
+                self.open = Some(self.opened(view.id, view.seq));
+            }
+            Slash::Approve => self.answer(&session, Verdict::Approve).await?,
+            Slash::Deny => self.answer(&session, Verdict::Deny).await?,
+            Slash::Cancel => {
+                client.cancel(&session, &Cancel::default()).await?;
+            }
+            Slash::Resume => match client.session(&session).await?.turn {
+                Some(turn) => drop(client.resume(&session, &turn.id).await?),
+                None => terminal::note("No turn is open.\n"),
+            },
+            Slash::Help | Slash::Exit | Slash::Sessions | Slash::New => {}
+        }
+        Ok(())
+    }
+
+    async fn answer(&self, session: &str, action: Verdict) -> anyhow::Result<()> {
+        let Some(first) = self.client.session(session).await?.approvals.into_iter().next() else {
+            terminal::note("Nothing waits for a yes or no.\n");
+            return Ok(());
+        };
+        let answer = Approve { tool_call_id: first.tool_call_id, action, ..Approve::default() };
+        self.client.approve(session, &answer).await?;
+        Ok(())
+    }
+}
+
+fn seat<'l>(
+    context: &Context,
+    client: &Client,
+    find: &Find,
+    answers: Answers,
+    open: &Open,
+    lines: &'l mut Option<Lines>,
+) -> Seat<'l> {
+    Seat {
+        output: context.output,
+        client: client.clone(),
+        find: find.clone(),
+        session: open.session.clone(),
+        answers,
+        frame: Frame::Chat,
+        lines: lines.as_mut(),
+    }
+}
+
+/// The next event of others; waits for ever where there is none to be had.
+async fn next_of(open: &mut Option<Open>) -> String {
+    if let Some(open) = open
+        && let Some(Ok(item)) = open.stream.next().await
+    {
+        return item.json;
+    }
+    std::future::pending().await
+}

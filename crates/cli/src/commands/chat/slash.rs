@@ -1,0 +1,107 @@
+//! What can be typed at the prompt beside messages.
+
+/// A command with the rest of its line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Slash {
+    Help,
+    Exit,
+    Show,
+    Sessions,
+    Model(String),
+    Title(String),
+    Fork,
+    New,
+    Approve,
+    Deny,
+    Cancel,
+    Resume,
+}
+
+/// Name, what follows it, what it does.
+const ALL: [(&str, &str, &str); 12] = [
+    ("/help", "", "this list"),
+    ("/show", "", "what this session is and what it waits for"),
+    ("/sessions", "", "the newest sessions"),
+    ("/new", "", "begin another session; this one stays"),
+    ("/fork", "", "go on in a copy of this session; this one stays as it is"),
+    ("/model", "NAME", "the model of the turns to come"),
+    ("/title", "TEXT", "call this session something else"),
+    ("/approve", "", "say yes to the call that waits"),
+    ("/deny", "", "say no to it"),
+    ("/cancel", "", "cancel the open turn"),
+    ("/resume", "", "let an interrupted turn go on"),
+    ("/exit", "", "leave; so does Ctrl-D"),
+];
+
+pub fn names() -> impl Iterator<Item = String> {
+    ALL.iter().map(|(name, _, _)| (*name).to_owned())
+}
+
+pub fn help() -> String {
+    let mut text = String::new();
+    for (name, rest, what) in ALL {
+        text.push_str(&format!("  {:<14} {what}\n", format!("{name} {rest}")));
+    }
+    text.push_str(
+        "\nEverything else is a message. A line that ends in \\ goes on in the next one.\n\
+         While the agent works, what you type is passed on to it; Ctrl-C cancels its turn,\n\
+         and a second one leaves it to itself.\n",
+    );
+    text
+}
+
+/// `None` for what is a message: a path, say, also begins with a slash.
+pub fn parse(line: &str) -> Option<Result<Slash, String>> {
+    let (name, rest) = line.split_once(char::is_whitespace).map_or((line, ""), |(name, rest)| (name, rest.trim()));
+    let word = name.strip_prefix('/')?;
+    if word.is_empty() || !word.chars().all(|c| c.is_ascii_lowercase()) {
+        return None;
+    }
+    let alone = |slash: Slash| match rest {
+        "" => Ok(slash),
+        rest => Err(format!("/{word} takes nothing after it, and there is '{rest}'.")),
+    };
+    let with = |slash: fn(String) -> Slash, what: &str| match rest {
+        "" => Err(format!("/{word} needs {what} after it.")),
+        rest => Ok(slash(rest.to_owned())),
+    };
+    Some(match word {
+        "help" => alone(Slash::Help),
+        "exit" | "quit" => alone(Slash::Exit),
+        "show" => alone(Slash::Show),
+        "sessions" => alone(Slash::Sessions),
+        "fork" => alone(Slash::Fork),
+        "new" => alone(Slash::New),
+        "approve" => alone(Slash::Approve),
+        "deny" => alone(Slash::Deny),
+        "cancel" => alone(Slash::Cancel),
+        "resume" => alone(Slash::Resume),
+        "model" => with(Slash::Model, "a model's name"),
+        "title" => with(Slash::Title, "a title"),
+        _ => Err(format!("There is no /{word}; /help lists what there is.")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_one_word_and_what_follows_it() {
+        assert_eq!(parse("/title  two words "), Some(Ok(Slash::Title("two words".into()))));
+        assert_eq!(parse("/exit"), Some(Ok(Slash::Exit)));
+        for text in ["hello", "/etc/passwd is what?", "/", "/A", "a /help"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+        for bad in ["/model", "/exit now", "/hepl"] {
+            assert!(parse(bad).unwrap().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_command_of_the_list_is_one() {
+        for (name, rest, _) in ALL {
+            assert!(parse(format!("{name} {rest}").trim()).unwrap().is_ok(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What `ask` and `chat` share: how a session begins, and how a message gets there exactly once.
+
+use std::path::Path;
+
+use tenure_client::{Client, Find};
+use tenure_wire::{CreateSession, Part, Policy, SendMessage};
+use tokio::signal::unix::Signal;
+
+use crate::{
+    daemon::insist,
+    data,
+    exit::Problem,
+    follow::{self, Answers, CanceledBy},
+};
+
+/// Longer texts are refused before they are sent.
+pub const TEXT_BYTES_MAX: usize = 512 * 1024;
+/// How much of the text becomes the title of a new session.
+const TITLE_CHARS_MAX: usize = 60;
+
+/// What a new session is to be.
+pub struct NewTalk<'a> {
+    pub workspace: &'a Path,
+    pub model: Option<String>,
+    pub answers: Answers,
+}
+
+/// Whether a message got there.
+pub enum Sent {
+    Taken {
+        turn: String,
+        /// Ctrl-C was pressed on the way: the turn is to be canceled.
+        interrupted: Option<CanceledBy>,
+    },
+    /// The person did not want to wait for it.
+    Left,
+}
+
+/// Makes a session for this first text.
+pub async fn begin(client: &Client, find: &Find, new: &NewTalk<'_>, text: &str) -> anyhow::Result<String> {
+    let folder = new.workspace;
+    let hint = "name an existing folder with --workspace DIR";
+    let no_folder = |error| Problem::usage(format!("the workspace {}: {error}", folder.display()), hint);
+    let workspace = folder.canonicalize().map_err(no_folder)?;
+    if !workspace.is_dir() {
+        return Err(Problem::usage(format!("the workspace {} is not a folder", folder.display()), hint).into());
+    }
+    let utf8 = || Problem::usage("the workspace's path is not UTF-8", "rename the folder");
+    let approval = match new.answers {
+        Answers::Person => None,
+        Answers::Rule(permit) => Some(permit.policy()),
+    };
+    let create = CreateSession {
+        workspace_path: workspace.to_str().ok_or_else(utf8)?.to_owned(),
+        model: new.model.clone(),
+        title: Some(title_of(text)),
+        policy: Some(Policy { approval, ..Policy::default() }),
+        ..CreateSession::default()
+    };
+    let keyed = client.with_key(data::random_hex()?);
+    Ok(insist(&keyed, find, || keyed.create(&create)).await?.session_id)
+}
+
+/// Sends a text that starts a turn. With a key of its own it may be said again when the daemon goes away before it
+/// answers.
+pub async fn send(
+    client: &Client,
+    find: &Find,
+    session: &str,
+    text: String,
+    interrupts: &mut Signal,
+) -> anyhow::Result<Sent> {
+    let message = SendMessage { parts: vec![Part::text(text)], auto_run: Some(true), ..SendMessage::default() };
+    let keyed = client.with_key(data::random_hex()?);
+    let mut interrupted = None;
+    let mut sending = std::pin::pin!(insist(&keyed, find, || keyed.send(session, &message)));
+    let accepted = loop {
+        tokio::select! {
+            accepted = &mut sending => break accepted?,
+            // The turn is canceled as soon as it is known; whoever does not want to wait for that leaves.
+            _ = interrupts.recv() => match interrupted {
+                None => interrupted = Some(CanceledBy::Interrupt),
+                Some(_) => {
+                    follow::left();
+                    return Ok(Sent::Left);
+                }
+            },
+        }
+    };
+    let no_turn = || Problem::failed("no_turn", "the daemon took the message but started no turn", "");
+    Ok(Sent::Taken { turn: accepted.turn_id.ok_or_else(no_turn)?, interrupted })
+}
+
+/// A text that is not too long.
+pub fn checked(text: String) -> Result<String, Problem> {
+    if text.len() <= TEXT_BYTES_MAX {
+        return Ok(text);
+    }
+    let message = format!("the text is longer than {TEXT_BYTES_MAX} bytes");
+    Err(Problem::usage(message, "put it in a file of the workspace and ask about that"))
+}
+
+/// The beginning of the first line that says something. A title holds no control characters; the text may.
+fn title_of(text: &str) -> String {
+    let plain = text.replace(|c: char| c.is_control() && c != '\n', " ");
+    let line = plain.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("-");
+    match line.chars().count() <= TITLE_CHARS_MAX {
+        true => line.to_owned(),
+        false => line.chars().take(TITLE_CHARS_MAX - 1).chain(['…']).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_first_line_cut() {
+        assert_eq!(title_of("\n  hello \nworld"), "hello");
+        assert_eq!(title_of("\x1b[1mbold\tand\x07\r\nmore"), "[1mbold and");
+        assert_eq!(title_of("\x01\n"), "-");
+        assert_eq!(title_of(&"ä".repeat(100)).chars().count(), TITLE_CHARS_MAX);
+    }
+}
