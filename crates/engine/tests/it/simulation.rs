@@ -12,6 +12,7 @@ mod checks;
 mod commands;
 mod dice;
 mod faults;
+mod forks;
 mod issued;
 mod life;
 mod looks;

@@ -43,7 +43,8 @@ impl Life {
             }
             68..=71 => self.harm_disk(),
             72..=86 => self.watch(day, session).await,
-            87..=90 => self.look_up(day, session).await,
+            87..=89 => self.look_up(day, session).await,
+            90 => self.fork(day, session).await,
             _ => return Some(self.crash()),
         }
         None

@@ -68,6 +68,8 @@ pub struct Life {
     pub texts: u64,
     /// Keys of sessions that were made, with the variant of their body.
     pub created: BTreeMap<String, (u64, SessionId, Timestamp)>,
+    /// Forks and their events.
+    pub forks: BTreeMap<SessionId, Vec<Event>>,
     /// A session could not be made.
     pub unmade: bool,
     began: Instant,
@@ -115,6 +117,7 @@ impl Life {
             asked: 0,
             texts: 0,
             created: BTreeMap::new(),
+            forks: BTreeMap::new(),
             unmade: false,
             began: Instant::now(),
         }
@@ -142,6 +145,7 @@ impl Life {
     async fn day(&mut self) -> Result<Option<Crash>, String> {
         let store = WeatherStore::over(self.disk.store(), self.world.clone());
         self.find(&*store).await;
+        self.look_at_forks(&*store).await;
         let clock = Arc::new(TestClock::going_on(self.now, self.drawn));
         let engine = Engine::start(Parts {
             store: store.clone(),
