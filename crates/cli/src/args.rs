@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    commands::{approve, ask, cancel, chat, completions, config, demo, doctor, serve, session, sessions, stop},
+    commands::{
+        approve, ask, cancel, chat, completions, config, demo, doctor, man, serve, service, session, sessions, stop,
+    },
     exit,
     terminal::Output,
 };
@@ -66,7 +68,9 @@ pub enum Command {
     Stop(stop::Arguments),
     Doctor(doctor::Arguments),
     Config(config::Arguments),
+    Service(service::Arguments),
     Completions(completions::Arguments),
+    Man(man::Arguments),
 }
 
 fn help_end() -> String {

@@ -8,7 +8,9 @@ pub mod completions;
 pub mod config;
 pub mod demo;
 pub mod doctor;
+pub mod man;
 pub mod serve;
+pub mod service;
 pub mod session;
 pub mod sessions;
 pub mod stop;
@@ -54,6 +56,8 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Stop(arguments) => on_one_thread(stop::run(&context, &arguments)),
         Command::Doctor(arguments) => on_one_thread(doctor::run(&context, &arguments)),
         Command::Config(arguments) => config::run(&context, &arguments),
+        Command::Service(arguments) => on_one_thread(service::run(&context, &arguments)),
         Command::Completions(arguments) => completions::run(&arguments),
+        Command::Man(arguments) => man::run(&context, &arguments),
     }
 }

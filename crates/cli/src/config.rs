@@ -1,6 +1,12 @@
 //! `config.toml` of the data folder. What is misspelt or out of range is refused with file and line, never passed over.
 
-use std::{collections::BTreeMap, io, net::SocketAddr, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde::Deserialize;
 use tenure_core::{policy::Resume, redact::SECRET_BYTES_MIN};
@@ -18,6 +24,11 @@ All keys and their defaults:
     verify_commands = ["make test"] # run unasked after writes [default: as the workspace says, asked]
     idle_evict_ms = 30000           # idle sessions leave the memory after this long
     secret_variables = []           # environment variables kept secret beside those named ...KEY, ...TOKEN and the like
+
+    [log]                           # where to, if not to stderr; it begins anew before it grows too large
+    file = "/path/to/daemon.log"
+    bytes_max = 4194304
+    keep = 3                        # how many old ones stay, as daemon.log.1 and so on
 
     [recovery]
     resume = "safe"                 # or "ask", "always": what becomes of a turn that a crash cut
@@ -44,8 +55,17 @@ pub struct Config {
     pub idle_evict: Option<Duration>,
     pub secret_variables: Vec<String>,
     pub secrets: BTreeMap<String, Hidden>,
+    pub log: Log,
     pub recovery: Recovery,
     pub limits: Limits,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    pub file: Option<PathBuf>,
+    pub bytes_max: Option<Positive>,
+    pub keep: Option<u32>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

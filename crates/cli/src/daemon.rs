@@ -24,8 +24,6 @@ use crate::{data, exit::Problem, terminal};
 pub const IDLE_END: Duration = Duration::from_secs(10 * 60);
 /// What a background daemon writes, in the data folder.
 pub const LOG_FILE: &str = "daemon.log";
-/// A longer log is put aside at the next start; the one before it is dropped.
-const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// How long a daemon may take until it answers: it may have leftovers of an earlier life to end.
 const START_MAX: Duration = Duration::from_secs(20);
 /// How long to wait for the other one when ours found the folder taken.
@@ -130,7 +128,7 @@ async fn start(data: &Path) -> anyhow::Result<Client> {
 fn spawn(data: &Path, log: fs::File) -> std::io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("serve").args(["--listen", "127.0.0.1:0", "--end-when-idle-ms"]).arg(IDLE_END.as_millis().to_string());
-    command.arg("--data").arg(data);
+    command.arg("--data").arg(data).arg("--log-file").arg(data.join(LOG_FILE));
     // A command run by a tool may start a daemon; that one is not the tool's to be swept away.
     command.env_remove(tenure_tools::MARK_VARIABLE).env_remove(tenure_tools::CALL_VARIABLE);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
@@ -140,10 +138,6 @@ fn spawn(data: &Path, log: fs::File) -> std::io::Result<Child> {
 /// The log to append to, and where the new daemon's part begins.
 fn open_log(data: &Path) -> anyhow::Result<(fs::File, u64)> {
     let path = data.join(LOG_FILE);
-    let length = fs::metadata(&path).map_or(0, |file| file.len());
-    if length > LOG_BYTES_MAX {
-        fs::rename(&path, data.join("daemon.log.old"))?;
-    }
     let open = fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
     let file = open.with_context(|| format!("cannot write {}", path.display()))?;
     let begin = file.metadata()?.len();

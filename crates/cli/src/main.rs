@@ -7,10 +7,12 @@ mod daemon;
 mod data;
 mod exit;
 mod follow;
+mod log;
 mod lookup;
 mod memory;
 mod permit;
 mod standing;
+mod systemd;
 mod talk;
 mod terminal;
 

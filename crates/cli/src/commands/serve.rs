@@ -27,13 +27,15 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::Context;
+use super::{Context, stop};
 use crate::{
     config::{self, Config, Durability, Hidden, Positive},
     data,
     exit::{Exit, Problem},
+    log::{self, LogFile},
     memory,
     standing::FileStanding,
+    systemd,
     terminal::{self, Output},
 };
 
@@ -45,6 +47,9 @@ const WORKERS_MAX: usize = 4;
 const BLOCKING_MAX: usize = 128;
 /// How often a background daemon looks whether anybody needs it, at least.
 const IDLE_LOOK_MAX: Duration = Duration::from_secs(5);
+/// How long a daemon that is to be taken over from may take to end.
+const TAKE_OVER_MAX: Duration = Duration::from_secs(30);
+const TAKE_OVER_LOOK: Duration = Duration::from_millis(20);
 /// Running supervisors are recorded here, in the data folder.
 const LEDGER: &str = "processes";
 
@@ -52,6 +57,7 @@ const EXAMPLES: &str = "\
 Examples:
     tenure serve
     tenure serve --listen 127.0.0.1:0 --data ./data
+    tenure serve --take-over                 after an upgrade: the new one goes on where the old one was
     TENURE_LOG=debug tenure serve";
 
 /// Run the daemon
@@ -67,6 +73,12 @@ pub struct Arguments {
     /// What an acknowledged event survives [default: power]
     #[arg(long, env = "TENURE_DURABILITY", hide_env_values = true, value_enum)]
     durability: Option<Durability>,
+    /// Write the log to this file instead of stderr; it begins anew before it grows too large
+    #[arg(long, env = "TENURE_LOG_FILE", hide_env_values = true, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+    /// If a daemon runs on this data folder, end it and take its place: for upgrades
+    #[arg(long)]
+    take_over: bool,
     /// End when there was no client and no open turn for this long: for daemons that a command started
     #[arg(long, hide = true, value_name = "MS")]
     end_when_idle_ms: Option<u64>,
@@ -77,6 +89,10 @@ struct Settings {
     listen: SocketAddr,
     durability: Durability,
     end_when_idle: Option<Duration>,
+    take_over: bool,
+    log: Option<PathBuf>,
+    log_bytes_max: u64,
+    log_keep: u32,
     engine: EngineConfig,
     limits: Limits,
     policy: Policy,
@@ -89,37 +105,35 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
         // Away from the terminal of the command that started us, whose Ctrl-C is not for us.
         let _ = rustix::process::setsid();
     }
-    start_log();
     if let Some(obstacle) = data::obstacle(&context.data) {
         return Err(Problem::usage(obstacle, "choose another folder with --data").into());
     }
     let settings = settle(arguments, config::read(&context.data)?)?;
+    let log_file = settings.log.as_deref().map(|path| open_log(path, &settings)).transpose()?;
+    log::start(log_file.as_ref());
     raise_file_limit();
     hear_signals();
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, WORKERS_MAX);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(workers).max_blocking_threads(BLOCKING_MAX).enable_all().build()?;
-    let done = runtime.block_on(serve(context, settings));
+    let done = runtime.block_on(serve(context, settings, log_file));
     runtime.shutdown_background();
     done
 }
 
-fn start_log() {
-    let filter = ["TENURE_LOG", "RUST_LOG"].iter().find_map(|name| std::env::var(name).ok());
-    let filter = filter.unwrap_or_else(|| "warn,tenure=info".into());
-    let subscriber = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::new(filter));
-    // A line that cannot be written, for example on a full disk, is lost. To complain of that on stderr too would panic, and
-    // end whichever session had something to say.
-    subscriber.with_writer(std::io::stderr).log_internal_errors(false).with_ansi(false).init();
+fn open_log(path: &Path, settings: &Settings) -> anyhow::Result<LogFile> {
+    let failed = |error| Problem::usage(format!("the log {}: {error}", path.display()), "name another --log-file");
+    let file = LogFile::open(path, settings.log_bytes_max, settings.log_keep).map_err(failed)?;
+    if settings.end_when_idle.is_some() {
+        // Nobody looks at the streams of a daemon that a command started.
+        file.take_streams()?;
+    }
+    Ok(file)
 }
 
 fn settle(arguments: &Arguments, config: Config) -> anyhow::Result<Settings> {
     let listen = arguments.listen.or(config.listen).unwrap_or(LISTEN_DEFAULT);
-    if !listen.ip().is_loopback() {
-        let message = format!("{listen} is not a loopback address: the daemon is for this machine alone");
-        let hint = "use 127.0.0.1; serving others (--allow-remote, with TLS) comes with a later version";
-        return Err(Problem::usage(message, hint).into());
-    }
+    check_loopback(listen)?;
     let mut engine = EngineConfig { verify_commands: config.verify_commands, ..EngineConfig::default() };
     if let Some(model) = arguments.default_model.clone().or(config.default_model) {
         engine.default_model = model;
@@ -139,6 +153,10 @@ fn settle(arguments: &Arguments, config: Config) -> anyhow::Result<Settings> {
         listen,
         durability,
         end_when_idle,
+        take_over: arguments.take_over,
+        log: arguments.log_file.clone().or(config.log.file),
+        log_bytes_max: config.log.bytes_max.map_or(log::BYTES_MAX, |Positive(max)| max as u64),
+        log_keep: config.log.keep.unwrap_or(log::KEEP),
         engine,
         limits,
         policy,
@@ -147,10 +165,30 @@ fn settle(arguments: &Arguments, config: Config) -> anyhow::Result<Settings> {
     })
 }
 
+fn check_loopback(listen: SocketAddr) -> Result<(), Problem> {
+    if listen.ip().is_loopback() {
+        return Ok(());
+    }
+    let message = format!("{listen} is not a loopback address: the daemon is for this machine alone");
+    let hint = "use 127.0.0.1; serving others (--allow-remote, with TLS) comes with a later version";
+    Err(Problem::usage(message, hint))
+}
+
 /// Every setting of the file and what it comes to. Secrets are named, never shown.
 pub fn shown(arguments: &Arguments, config: Config) -> anyhow::Result<Vec<(&'static str, Value)>> {
-    let Settings { listen, durability, engine, limits, policy, secrets, secret_variables, .. } =
-        settle(arguments, config)?;
+    let Settings {
+        listen,
+        durability,
+        engine,
+        limits,
+        policy,
+        secrets,
+        secret_variables,
+        log,
+        log_bytes_max,
+        log_keep,
+        ..
+    } = settle(arguments, config)?;
     let durability = match durability {
         Durability::Power => "power",
         Durability::Process => "process",
@@ -163,6 +201,9 @@ pub fn shown(arguments: &Arguments, config: Config) -> anyhow::Result<Vec<(&'sta
         ("verify_commands", json!(engine.verify_commands)),
         ("idle_evict_ms", json!(ms(engine.idle_evict))),
         ("secret_variables", json!(secret_variables)),
+        ("log.file", json!(log)),
+        ("log.bytes_max", json!(log_bytes_max)),
+        ("log.keep", json!(log_keep)),
         ("recovery.resume", json!(policy.recovery.resume)),
         ("secrets", json!(secrets.keys().collect::<Vec<_>>())),
         ("limits.connections_max", json!(limits.connections_max)),
@@ -179,15 +220,18 @@ fn set<T>(place: &mut T, said: Option<T>) {
     }
 }
 
-async fn serve(context: &Context, settings: Settings) -> anyhow::Result<Exit> {
+async fn serve(context: &Context, settings: Settings, log_file: Option<LogFile>) -> anyhow::Result<Exit> {
     let data = &context.data;
     data::make(data)?;
+    if let Some(log_file) = log_file {
+        tokio::spawn(reopen_when_told(log_file));
+    }
     let (durability, durability_name) = match settings.durability {
         Durability::Power => (tenure_store::Durability::Power, "power"),
         Durability::Process => (tenure_store::Durability::Process, "process"),
     };
     let options = tenure_store::Options { durability, ..Default::default() };
-    let store = FileStore::open(data, options).map_err(|error| not_opened(data, error))?;
+    let store = open_store(data, options, settings.take_over).await?;
     let token = data::token(data)?;
     let listener = listen(settings.listen).await?;
     let tools = tools(data, &settings.secret_variables).await?;
@@ -204,6 +248,7 @@ async fn serve(context: &Context, settings: Settings) -> anyhow::Result<Exit> {
     let note = discover::own_note(listener.local_addr()?, VERSION);
     data::write_note(data, &note)?;
     greet(context, &note)?;
+    systemd::ready(listener.local_addr()?);
     let (stop, visits) = (CancellationToken::new(), Visits::default());
     tokio::spawn(stop_when_told(stop.clone(), data.clone()));
     tokio::spawn(memory::give_back(engine.clone()));
@@ -212,11 +257,28 @@ async fn serve(context: &Context, settings: Settings) -> anyhow::Result<Exit> {
     }
     let about = About { durability: durability_name.into(), policy: settings.policy, visits };
     let served = tenure_server::serve(listener, engine.clone(), Access::new(token), settings.limits, about, stop).await;
+    systemd::stopping();
     data::remove_note(data);
     engine.shutdown().await;
     served.context("the daemon stopped serving")?;
     tracing::info!("stopped");
     Ok(Exit::Ok)
+}
+
+/// Opens the store; whoever has it is ended first, if we are to take over. Another one may come in between.
+async fn open_store(data: &Path, options: tenure_store::Options, take_over: bool) -> anyhow::Result<Arc<FileStore>> {
+    let deadline = Instant::now() + TAKE_OVER_MAX;
+    loop {
+        match FileStore::open(data, options.clone()) {
+            Err(tenure_store::Error::Locked { .. }) if take_over && Instant::now() < deadline => {
+                if let Some(pid) = stop::end(data, TAKE_OVER_MAX).await? {
+                    tracing::info!("process {pid} has ended; this one takes its place");
+                }
+                tokio::time::sleep(TAKE_OVER_LOOK).await;
+            }
+            opened => return Ok(opened.map_err(|error| not_opened(data, error))?),
+        }
+    }
 }
 
 fn not_opened(data: &Path, error: tenure_store::Error) -> Problem {
@@ -232,7 +294,12 @@ fn not_opened(data: &Path, error: tenure_store::Error) -> Problem {
     }
 }
 
+/// Where systemd listens for us, or else where we are told to.
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    if let Some((given, address)) = systemd::listener()? {
+        check_loopback(address)?;
+        return Ok(TcpListener::from_std(given)?);
+    }
     TcpListener::bind(address).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
             let message = format!("{address} is in use by another program");
@@ -252,6 +319,7 @@ async fn tools(data: &Path, secret_variables: &[String]) -> anyhow::Result<Tools
     swept.iter().for_each(|line| tracing::warn!("{line}"));
     let mut tools = ToolsConfig::new(supervisor()?, ledger, mark);
     tools.scrub.extend(secret_variables.iter().cloned());
+    tools.scrub.extend(systemd::VARIABLES.map(str::to_owned));
     Ok(tools)
 }
 
@@ -318,6 +386,17 @@ async fn stop_when_told(stop: CancellationToken, data: PathBuf) {
         // Nobody should find us any more from here on.
         data::remove_note(&data);
         stop.cancel();
+    }
+}
+
+/// SIGHUP: somebody has put the log aside.
+async fn reopen_when_told(file: LogFile) {
+    let Ok(mut told) = signal(SignalKind::hangup()) else { return };
+    while told.recv().await.is_some() {
+        match file.reopen() {
+            Ok(()) => tracing::info!("the log was opened again"),
+            Err(error) => tracing::warn!("the log could not be opened again: {error}"),
+        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! `tenure stop`: ends the folder's daemon. Nothing is lost by it: the next one goes on where this one was.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
@@ -25,15 +28,22 @@ pub struct Arguments {
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
-    let note = match discover::read(&context.data) {
-        Ok(running) => running.note,
-        Err(Absent::NoNote { .. } | Absent::Gone { .. }) => {
-            match context.output {
-                terminal::Output::Json => terminal::print_json(&json!({ "stopped": null }))?,
-                terminal::Output::Text => terminal::print_line("No daemon runs on this data folder.")?,
-            }
-            return Ok(Exit::Ok);
+    let ended = end(&context.data, Duration::from_secs(arguments.wait)).await?;
+    match (context.output, ended) {
+        (terminal::Output::Json, ended) => terminal::print_json(&json!({ "stopped": ended }))?,
+        (terminal::Output::Text, None) => terminal::print_line("No daemon runs on this data folder.")?,
+        (terminal::Output::Text, Some(pid)) => {
+            terminal::print_line(&format!("The daemon (process {pid}) has ended."))?;
         }
+    }
+    Ok(Exit::Ok)
+}
+
+/// Ends the folder's daemon and waits until it is gone; gives the process it was.
+pub async fn end(data: &Path, at_most: Duration) -> anyhow::Result<Option<u32>> {
+    let note = match discover::read(data) {
+        Ok(running) => running.note,
+        Err(Absent::NoNote { .. } | Absent::Gone { .. }) => return Ok(None),
         Err(other) => return Err(Problem::no_daemon(other.to_string(), "end that process by hand").into()),
     };
     let pid = i32::try_from(note.pid).ok().and_then(Pid::from_raw);
@@ -44,17 +54,13 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
         let message = format!("process {} could not be told to stop: {error}", note.pid);
         return Err(Problem::failed("not_stopped", message, "stop it as the user who started it").into());
     }
-    let deadline = Instant::now() + Duration::from_secs(arguments.wait);
+    let deadline = Instant::now() + at_most;
     while discover::is_current(&note) {
         if Instant::now() > deadline {
-            let message = format!("process {} has not ended within {} s", note.pid, arguments.wait);
+            let message = format!("process {} has not ended within {} s", note.pid, at_most.as_secs());
             return Err(Problem::failed("not_stopped", message, "wait longer with --wait, or look at its log").into());
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    match context.output {
-        terminal::Output::Json => terminal::print_json(&json!({ "stopped": note.pid }))?,
-        terminal::Output::Text => terminal::print_line(&format!("The daemon (process {}) has ended.", note.pid))?,
-    }
-    Ok(Exit::Ok)
+    Ok(Some(note.pid))
 }

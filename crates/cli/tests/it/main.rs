@@ -14,5 +14,6 @@ mod rig;
 mod screen;
 mod secrets;
 mod serve;
+mod service;
 mod tending;
 mod usage;

@@ -83,8 +83,15 @@ impl Drop for Folder {
 /// The binary, free of what this shell is set to.
 pub fn tenure() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
-    for name in ["TENURE_DATA", "TENURE_LISTEN", "TENURE_DEFAULT_MODEL", "TENURE_DURABILITY", "TENURE_LOG", "RUST_LOG"]
-    {
+    for name in [
+        "TENURE_DATA",
+        "TENURE_LISTEN",
+        "TENURE_DEFAULT_MODEL",
+        "TENURE_DURABILITY",
+        "TENURE_LOG",
+        "TENURE_LOG_FILE",
+        "RUST_LOG",
+    ] {
         command.env_remove(name);
     }
     command
@@ -160,6 +167,11 @@ impl Daemon {
         let mut daemon = Daemon { data: data.into(), arguments, child: None, client: None };
         daemon.restart().await;
         daemon
+    }
+
+    /// Speaks to one that the test has started itself.
+    pub fn adopt(data: impl Into<PathBuf>, client: Client) -> Daemon {
+        Daemon { data: data.into(), arguments: vec![], child: None, client: Some(client) }
     }
 
     /// SIGKILL; returns when the process is gone.
