@@ -34,6 +34,7 @@ use crate::{
     SweepReport,
     disk::{Disk, OsDisk},
     inbox::Inbox,
+    seal::{Seal, Sealed},
     staged::Staged,
     tails::Tails,
 };
@@ -283,7 +284,9 @@ impl Store for FileStore {
                 true => Error::NoSession(session),
                 false => failed(error),
             })?;
-            folder.replace(&folder.layout.turn(session, turn), &[&record], Keep::Unsynced).map_err(failed)
+            let mut sealed = record.to_vec();
+            Seal::FULL.put(&mut sealed, 0);
+            folder.replace(&folder.layout.turn(session, turn), &[&sealed], Keep::Unsynced).map_err(failed)
         })
         .await
     }
@@ -292,7 +295,7 @@ impl Store for FileStore {
         self.on_disk(move |folder| {
             let record = folder.read_if_there(&folder.layout.turn(session, turn), TURN_BYTES_MAX);
             let record = record.map_err(|error| Error::disk(format_args!("to read the record of {turn}"), &error))?;
-            Ok(record.map(Bytes::from))
+            Ok(record.and_then(unsealed))
         })
         .await
     }
@@ -398,6 +401,15 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T>
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => Err(Error::Other(format!("work on the disk did not come to its end: {error}"))),
+    }
+}
+
+/// A record without its sum; one that is damaged is as good as missing.
+fn unsealed(record: Vec<u8>) -> Option<Bytes> {
+    match Seal::FULL.check(&record) {
+        Sealed::Good(body) => Some([body, b"}"].concat().into()),
+        Sealed::Unsealed => Some(record.into()),
+        Sealed::Bad => None,
     }
 }
 

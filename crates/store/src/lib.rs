@@ -11,6 +11,7 @@ use tenure_core::{
 use tokio::sync::watch;
 
 mod data;
+mod delta_line;
 mod disk;
 mod error;
 mod faulty;
@@ -20,6 +21,7 @@ mod line;
 mod memory;
 mod name;
 mod notices;
+mod seal;
 mod staged;
 mod tails;
 

@@ -98,3 +98,9 @@ pub fn fast_folder() -> tempfile::TempDir {
 pub fn open_unsynced(path: &Path) -> Arc<FileStore> {
     FileStore::open(path, Options { durability: Durability::Process, ..Options::default() }).unwrap()
 }
+
+/// How much of a spool a delta takes: its line, a short sum and the line's end.
+pub fn delta_bytes(delta: &Delta, turn: TurnId) -> u64 {
+    let sum = r#","c":"01234567""#.len();
+    (delta.to_line(turn).unwrap().len() + sum + 1) as u64
+}

@@ -10,7 +10,7 @@ use tenure_core::{
     time::Timestamp,
 };
 
-use crate::Row;
+use crate::{Row, seal::Seal};
 
 #[derive(Serialize, Deserialize)]
 struct RowLine {
@@ -50,12 +50,16 @@ pub(super) fn line_of(row: &Row) -> io::Result<Vec<u8>> {
         spent: (row.spent != Spent::default()).then(|| packed(&row.spent)),
     };
     let mut line = serde_json::to_vec(&line)?;
+    Seal::FULL.put(&mut line, 0);
     line.push(b'\n');
     Ok(line)
 }
 
-/// `None`: the line is no row.
-pub(super) fn read(line: &[u8]) -> Option<Row> {
+/// `None`: the line is no row, or a damaged one.
+pub(crate) fn read(line: &[u8]) -> Option<Row> {
+    if Seal::FULL.check(line).is_bad() {
+        return None;
+    }
     let line: RowLine = serde_json::from_slice(line).ok()?;
     Some(Row {
         id: line.id,
