@@ -54,6 +54,7 @@ mod snapshot;
 mod spool;
 mod stage;
 mod sweep;
+mod trash;
 
 /// Turn records are small; what is larger is not one.
 const TURN_BYTES_MAX: u64 = 16 << 20;
@@ -110,6 +111,7 @@ impl FileStore {
         make_folders(&*disk, &layout).map_err(|error| Error::disk("to make the data folder", &error))?;
         let folder = Arc::new(Folder::new(disk, layout));
         let lock = Lock::take(&folder)?;
+        trash::empty(&folder);
         let marks = Arc::new(Marks::new(folder.clone(), lock));
         let logs = Arc::new(Logs::new(folder.clone(), marks.list()?));
         Ok(Arc::new(FileStore {
@@ -384,6 +386,32 @@ impl Store for FileStore {
         let (logs, marks, tails) = (self.logs.clone(), self.marks.clone(), self.tails.clone());
         let folder = self.folder.clone();
         blocking(move || Ok(Box::new(FileStage::begin(folder, logs, marks, tails, taken)?) as Box<dyn Stage>)).await
+    }
+
+    async fn purge(&self, session: SessionId) -> Result<()> {
+        // Nobody puts another one in its place meanwhile.
+        let _taken = self.staged.take(session).map_err(|_| Error::NoSession(session))?;
+        let (folder, marks) = (self.folder.clone(), self.marks.clone());
+        self.logs
+            .take_out(session, move || {
+                marks.found()?;
+                trash::put(&folder, session)?;
+                // Not earlier: without its mark a session that a power cut brings back would wait for ever.
+                // And where it stays: a mark without a log is passed over.
+                let _ = marks.remove(session);
+                Ok(())
+            })
+            .await?;
+        self.spools.forget(session);
+        self.inbox.take(session);
+        self.tails.wake(session);
+        let unlisted = self.listing.purge(session).await;
+        self.on_disk(move |folder| {
+            trash::delete(folder, session);
+            Ok(())
+        })
+        .await?;
+        unlisted
     }
 
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport> {

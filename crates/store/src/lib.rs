@@ -105,6 +105,9 @@ pub trait Store: Send + Sync + 'static {
     /// Begins to put a whole session in place. `Exists` if it is there.
     async fn stage(&self, session: SessionId) -> Result<Box<dyn Stage>>;
 
+    /// Deletes a session and all that belongs to it, for good. A crash leaves the whole of it or nothing.
+    async fn purge(&self, session: SessionId) -> Result<()>;
+
     /// Deletes spools whose turn settled before `spools_before`.
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport>;
     /// What was cut, mended or found damaged since the last call, for people.

@@ -391,6 +391,17 @@ impl Store for MemoryStore {
         Ok(Box::new(MemoryStage { state, tails, taken, session: Session::default(), reader: LogReader::new() }))
     }
 
+    async fn purge(&self, session: SessionId) -> Result<()> {
+        let mut state = self.state();
+        state.sessions.remove(&session).ok_or(Error::NoSession(session))?;
+        state.open.remove(&session);
+        state.rows.remove(&session);
+        drop(state);
+        self.inbox.take(session);
+        self.tails.wake(session);
+        Ok(())
+    }
+
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport> {
         let mut spools_deleted = 0;
         for session in self.state().sessions.values_mut() {

@@ -103,6 +103,11 @@ impl Spools {
         lock(&self.closed).add((session, turn));
     }
 
+    /// The session is gone, and so are its spools.
+    pub fn forget(&self, session: SessionId) {
+        lock(&self.open).by_turn.retain(|(of, _), _| *of != session);
+    }
+
     pub fn is_open(&self, session: SessionId, turn: TurnId) -> bool {
         lock(&self.open).by_turn.contains_key(&(session, turn))
     }

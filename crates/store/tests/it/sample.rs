@@ -3,6 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use tenure_core::{
+    budget::Spent,
     delta::{Delta, Stream},
     event::{Actor, Body, Event, MessageAdded, SessionCreated},
     ids::{SessionId, TurnId},
@@ -10,7 +11,7 @@ use tenure_core::{
     session::Settings,
     time::{Moment, Timestamp},
 };
-use tenure_store::{Durability, FileStore, Limit, Options, Store};
+use tenure_store::{Durability, FileStore, Limit, Options, Row, Store};
 
 pub const START_MS: u64 = 1_735_689_600_000;
 
@@ -69,6 +70,22 @@ pub fn delta(offset: u64, text: &str) -> Delta {
         stream: Stream::Text,
         offset,
         text: text.into(),
+    }
+}
+
+pub fn row(n: u64, status: &str) -> Row {
+    let at = Timestamp::from_ms(START_MS + n);
+    Row {
+        id: session(n),
+        created_at: at,
+        updated_at: at,
+        status: status.into(),
+        workspace_path: "/tmp/work".into(),
+        title: None,
+        last_turn_id: None,
+        role: Some("reviewer".into()),
+        labels: ["one".into(), "two".into()].into(),
+        spent: Spent { steps: 3, micro_usd: 7, ..Spent::default() },
     }
 }
 

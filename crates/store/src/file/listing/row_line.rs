@@ -55,11 +55,40 @@ pub(super) fn line_of(row: &Row) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// `None`: the line is no row, or a damaged one.
-pub(crate) fn read(line: &[u8]) -> Option<Row> {
+/// What a line says.
+pub(crate) enum Said {
+    Row(Row),
+    /// The session was deleted, and all rows of it before this line.
+    Purged(SessionId),
+}
+
+/// What such a line starts with, so that rows need not be read twice.
+const PURGED_OPENS: &[u8] = b"{\"purged\":";
+
+#[derive(Serialize, Deserialize)]
+struct PurgedLine {
+    purged: SessionId,
+}
+
+pub(super) fn purged(session: SessionId) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(&PurgedLine { purged: session })?;
+    Seal::FULL.put(&mut line, 0);
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// `None`: the line is none of the listing, or a damaged one.
+pub(crate) fn read(line: &[u8]) -> Option<Said> {
     if Seal::FULL.check(line).is_bad() {
         return None;
     }
+    match line.starts_with(PURGED_OPENS) {
+        true => serde_json::from_slice::<PurgedLine>(line).ok().map(|line| Said::Purged(line.purged)),
+        false => row(line).map(Said::Row),
+    }
+}
+
+fn row(line: &[u8]) -> Option<Row> {
     let line: RowLine = serde_json::from_slice(line).ok()?;
     Some(Row {
         id: line.id,
