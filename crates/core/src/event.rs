@@ -115,17 +115,37 @@ impl Event {
 
 impl Body {
     /// The blobs beside the log that this event names.
-    pub fn blobs(&self) -> impl Iterator<Item = &str> {
+    pub fn blobs(&self) -> impl Iterator<Item = NamedBlob<'_>> {
         let (attachment, artifacts, files) = match self {
             Body::AttachmentAdded(added) => (Some(&added.attachment), &[][..], &[][..]),
             Body::ToolCallCompleted(done) => (None, &done.result.artifacts[..], &[][..]),
             Body::ToolCallStarted(started) => (None, &[][..], &started.intent.files[..]),
             _ => (None, &[][..], &[][..]),
         };
-        let attachment = attachment.into_iter().map(|attachment| attachment.r#ref.as_str());
-        let old_bytes = files.iter().filter_map(|file| file.old_bytes.as_deref());
-        attachment.chain(artifacts.iter().map(String::as_str)).chain(old_bytes)
+        let attachment = attachment.into_iter().map(|attachment| NamedBlob {
+            name: &attachment.r#ref,
+            bytes: Some(attachment.bytes),
+            digest: Some(&attachment.digest),
+        });
+        let artifacts = artifacts.iter().map(|artifact| NamedBlob {
+            name: &artifact.r#ref,
+            bytes: artifact.content.as_ref().map(|content| content.bytes),
+            digest: artifact.content.as_ref().map(|content| content.digest.as_str()),
+        });
+        let old_bytes = files.iter().filter_map(|file| {
+            Some(NamedBlob { name: file.old_bytes.as_deref()?, bytes: None, digest: file.before.as_deref() })
+        });
+        attachment.chain(artifacts).chain(old_bytes)
     }
+}
+
+/// A file beside the log as an event names it, with as much as that tells of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamedBlob<'a> {
+    pub name: &'a str,
+    pub bytes: Option<u64>,
+    /// BLAKE3 in hex.
+    pub digest: Option<&'a str>,
 }
 
 macro_rules! bodies {

@@ -124,14 +124,64 @@ pub enum Outcome {
     Canceled,
 }
 
+/// A file beside the log that holds what did not fit in a result. In old logs it is a name alone, and stays one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "ArtifactForm", into = "ArtifactForm")]
+pub struct Artifact {
+    /// `artifacts/<turn>/<file>`.
+    pub r#ref: String,
+    pub content: Option<Content>,
+}
+
+/// What a file beside the log holds, to tell whether it still does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    pub bytes: u64,
+    /// BLAKE3 in hex.
+    pub digest: String,
+}
+
+impl Artifact {
+    /// An artifact that holds these bytes.
+    pub fn of(r#ref: impl Into<String>, bytes: &[u8]) -> Self {
+        let digest = blake3::hash(bytes).to_hex().to_string();
+        Self { r#ref: r#ref.into(), content: Some(Content { bytes: bytes.len() as u64, digest }) }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum ArtifactForm {
+    Name(String),
+    Whole { r#ref: String, bytes: u64, digest: String },
+}
+
+impl From<ArtifactForm> for Artifact {
+    fn from(form: ArtifactForm) -> Self {
+        match form {
+            ArtifactForm::Name(r#ref) => Self { r#ref, content: None },
+            ArtifactForm::Whole { r#ref, bytes, digest } => Self { r#ref, content: Some(Content { bytes, digest }) },
+        }
+    }
+}
+
+impl From<Artifact> for ArtifactForm {
+    fn from(Artifact { r#ref, content }: Artifact) -> Self {
+        match content {
+            None => Self::Name(r#ref),
+            Some(Content { bytes, digest }) => Self::Whole { r#ref, bytes, digest },
+        }
+    }
+}
+
 /// What a tool gave back. A failed tool is a result, not an error of ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     pub ok: bool,
     pub parts: Vec<Part>,
-    /// Names below the session's artifacts that hold what did not fit.
+    /// What did not fit, as it is kept beside the log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub artifacts: Vec<String>,
+    pub artifacts: Vec<Artifact>,
     /// A short reason when it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

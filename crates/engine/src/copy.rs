@@ -83,7 +83,7 @@ impl Copy {
     }
 
     fn fold(&mut self, event: &tenure_core::event::Event) -> Result<(), Error> {
-        self.blobs.extend(event.body.blobs().map(str::to_owned));
+        self.blobs.extend(event.body.blobs().map(|blob| blob.name.to_owned()));
         match &mut self.state {
             Some(state) => state.apply(event),
             None => {

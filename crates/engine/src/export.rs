@@ -67,7 +67,7 @@ async fn describe(store: &dyn Store, manifest: &mut Manifest) -> Result<(), Erro
         for stored in page.iter().filter(|stored| stored.seq <= manifest.seq) {
             lines.clear();
             log.push(stored, &mut lines);
-            names.extend(stored.parse()?.body.blobs().map(str::to_owned));
+            names.extend(stored.parse()?.body.blobs().map(|blob| blob.name.to_owned()));
         }
     }
     (manifest.log_bytes, manifest.log_sum) = (log.bytes(), log.sum());

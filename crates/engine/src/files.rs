@@ -4,7 +4,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tenure_core::{ids::SessionId, redact::Secrets};
+use tenure_core::{ids::SessionId, redact::Secrets, tool::Artifact};
 use tenure_store::Store;
 use tenure_tools::Blobs;
 
@@ -16,9 +16,11 @@ pub(crate) struct SessionFiles {
 
 #[async_trait]
 impl Blobs for SessionFiles {
-    async fn put(&self, name: &str, bytes: Bytes) -> Result<(), String> {
+    async fn put(&self, name: &str, bytes: Bytes) -> Result<Artifact, String> {
         let bytes = self.redacted(name, bytes);
-        self.store.blob_put(self.session, name, bytes).await.map_err(|error| error.to_string())
+        let artifact = Artifact::of(name, &bytes);
+        self.store.blob_put(self.session, name, bytes).await.map_err(|error| error.to_string())?;
+        Ok(artifact)
     }
 
     async fn get(&self, name: &str) -> Result<Option<Bytes>, String> {

@@ -40,7 +40,10 @@ pub(crate) trait Disk: Send + Sync + 'static {
     /// The names in a folder that are text; no name of ours is anything else.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file, never a folder.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Removes an empty folder.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
     fn stat(&self, path: &Path) -> io::Result<Stat>;
     /// Makes the names in a folder survive a power cut.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
@@ -163,6 +166,10 @@ impl Disk for OsDisk {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_dir(path)
     }
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {

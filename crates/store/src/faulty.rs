@@ -226,6 +226,9 @@ impl Store for FaultyStore {
     async fn stage(&self, session: SessionId) -> Result<Box<dyn Stage>> {
         self.inner.stage(session).await
     }
+    async fn purge(&self, session: SessionId) -> Result<()> {
+        self.inner.purge(session).await
+    }
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport> {
         self.inner.sweep(spools_before).await
     }

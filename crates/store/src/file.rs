@@ -34,6 +34,7 @@ use crate::{
     SweepReport,
     disk::{Disk, OsDisk},
     inbox::Inbox,
+    seal::{Seal, Sealed},
     staged::Staged,
     tails::Tails,
 };
@@ -53,6 +54,7 @@ mod snapshot;
 mod spool;
 mod stage;
 mod sweep;
+mod trash;
 
 /// Turn records are small; what is larger is not one.
 const TURN_BYTES_MAX: u64 = 16 << 20;
@@ -109,6 +111,7 @@ impl FileStore {
         make_folders(&*disk, &layout).map_err(|error| Error::disk("to make the data folder", &error))?;
         let folder = Arc::new(Folder::new(disk, layout));
         let lock = Lock::take(&folder)?;
+        trash::empty(&folder);
         let marks = Arc::new(Marks::new(folder.clone(), lock));
         let logs = Arc::new(Logs::new(folder.clone(), marks.list()?));
         Ok(Arc::new(FileStore {
@@ -283,7 +286,9 @@ impl Store for FileStore {
                 true => Error::NoSession(session),
                 false => failed(error),
             })?;
-            folder.replace(&folder.layout.turn(session, turn), &[&record], Keep::Unsynced).map_err(failed)
+            let mut sealed = record.to_vec();
+            Seal::FULL.put(&mut sealed, 0);
+            folder.replace(&folder.layout.turn(session, turn), &[&sealed], Keep::Unsynced).map_err(failed)
         })
         .await
     }
@@ -292,7 +297,7 @@ impl Store for FileStore {
         self.on_disk(move |folder| {
             let record = folder.read_if_there(&folder.layout.turn(session, turn), TURN_BYTES_MAX);
             let record = record.map_err(|error| Error::disk(format_args!("to read the record of {turn}"), &error))?;
-            Ok(record.map(Bytes::from))
+            Ok(record.and_then(unsealed))
         })
         .await
     }
@@ -383,6 +388,32 @@ impl Store for FileStore {
         blocking(move || Ok(Box::new(FileStage::begin(folder, logs, marks, tails, taken)?) as Box<dyn Stage>)).await
     }
 
+    async fn purge(&self, session: SessionId) -> Result<()> {
+        // Nobody puts another one in its place meanwhile.
+        let _taken = self.staged.take(session).map_err(|_| Error::NoSession(session))?;
+        let (folder, marks) = (self.folder.clone(), self.marks.clone());
+        self.logs
+            .take_out(session, move || {
+                marks.found()?;
+                trash::put(&folder, session)?;
+                // Not earlier: without its mark a session that a power cut brings back would wait for ever.
+                // And where it stays: a mark without a log is passed over.
+                let _ = marks.remove(session);
+                Ok(())
+            })
+            .await?;
+        self.spools.forget(session);
+        self.inbox.take(session);
+        self.tails.wake(session);
+        let unlisted = self.listing.purge(session).await;
+        self.on_disk(move |folder| {
+            trash::delete(folder, session);
+            Ok(())
+        })
+        .await?;
+        unlisted
+    }
+
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport> {
         let (sweeper, marks, spools) = (self.sweeper.clone(), self.marks.clone(), self.spools.clone());
         self.on_disk(move |folder| sweeper.sweep(folder, &marks, &spools, spools_before)).await
@@ -398,6 +429,15 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T>
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => Err(Error::Other(format!("work on the disk did not come to its end: {error}"))),
+    }
+}
+
+/// A record without its sum; one that is damaged is as good as missing.
+fn unsealed(record: Vec<u8>) -> Option<Bytes> {
+    match Seal::FULL.check(&record) {
+        Sealed::Good(body) => Some([body, b"}"].concat().into()),
+        Sealed::Unsealed => Some(record.into()),
+        Sealed::Bad => None,
     }
 }
 

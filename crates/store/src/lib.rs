@@ -11,6 +11,7 @@ use tenure_core::{
 use tokio::sync::watch;
 
 mod data;
+mod delta_line;
 mod disk;
 mod error;
 mod faulty;
@@ -20,6 +21,7 @@ mod line;
 mod memory;
 mod name;
 mod notices;
+mod seal;
 mod staged;
 mod tails;
 
@@ -102,6 +104,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Begins to put a whole session in place. `Exists` if it is there.
     async fn stage(&self, session: SessionId) -> Result<Box<dyn Stage>>;
+
+    /// Deletes a session and all that belongs to it, for good. A crash leaves the whole of it or nothing.
+    async fn purge(&self, session: SessionId) -> Result<()>;
 
     /// Deletes spools whose turn settled before `spools_before`.
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport>;

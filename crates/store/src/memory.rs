@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::{
     Blob, CUT, CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, SpoolRecord, Stage, Store,
-    StoredEvent, SweepReport,
+    StoredEvent, SweepReport, delta_line,
     inbox::Inbox,
     line,
     line::{LogReader, Place},
@@ -259,8 +259,8 @@ impl Store for MemoryStore {
         spool.closed_at = None;
         let mut ends = Vec::with_capacity(deltas.len());
         for delta in deltas {
-            let line = delta.to_line(turn).map_err(|error| Error::Other(error.to_string()))?;
-            let pos = spool.records.last().map_or(0, |record| record.pos) + line.len() as u64 + 1;
+            let line = delta_line::encode(delta, turn)?;
+            let pos = spool.records.last().map_or(0, |record| record.pos) + line.len() as u64;
             spool.records.push(SpoolRecord { pos, delta: delta.clone() });
             ends.push(pos);
         }
@@ -389,6 +389,17 @@ impl Store for MemoryStore {
         }
         let (state, tails) = (self.state.clone(), self.tails.clone());
         Ok(Box::new(MemoryStage { state, tails, taken, session: Session::default(), reader: LogReader::new() }))
+    }
+
+    async fn purge(&self, session: SessionId) -> Result<()> {
+        let mut state = self.state();
+        state.sessions.remove(&session).ok_or(Error::NoSession(session))?;
+        state.open.remove(&session);
+        state.rows.remove(&session);
+        drop(state);
+        self.inbox.take(session);
+        self.tails.wake(session);
+        Ok(())
     }
 
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport> {

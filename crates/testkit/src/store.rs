@@ -199,6 +199,9 @@ impl Store for UnwillingStore {
     async fn stage(&self, session: SessionId) -> Result<Box<dyn Stage>> {
         self.inner.stage(session).await
     }
+    async fn purge(&self, session: SessionId) -> Result<()> {
+        self.inner.purge(session).await
+    }
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport> {
         self.inner.sweep(spools_before).await
     }

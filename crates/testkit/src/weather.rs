@@ -231,6 +231,9 @@ impl Store for WeatherStore {
     async fn stage(&self, session: SessionId) -> Result<Box<dyn Stage>> {
         at_once(self.inner.stage(session))
     }
+    async fn purge(&self, session: SessionId) -> Result<()> {
+        at_once(self.inner.purge(session))
+    }
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport> {
         let report = at_once(self.inner.sweep(spools_before))?;
         self.witness.swept(report.spools_deleted);

@@ -115,12 +115,13 @@ fn restore(workspace: &Workspace, file: &FileChange, bytes: Option<&[u8]>) -> Re
 mod tests {
     use super::*;
     use crate::replace::temporary_name;
+    use tenure_core::tool::Artifact;
 
     struct NoBlobs;
 
     #[async_trait::async_trait]
     impl Blobs for NoBlobs {
-        async fn put(&self, _name: &str, _bytes: bytes::Bytes) -> Result<(), String> {
+        async fn put(&self, _name: &str, _bytes: bytes::Bytes) -> Result<Artifact, String> {
             Err("not here".into())
         }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tenure_core::{
     message::Part,
-    tool::{Intent, ToolKind, ToolResult, ToolSpec, VerifyPlan},
+    tool::{Artifact, Intent, ToolKind, ToolResult, ToolSpec, VerifyPlan},
 };
 
 use crate::{
@@ -81,7 +81,7 @@ impl Tool for Shell {
 /// What the model sees of an output, and the artifact with the rest.
 pub(crate) struct Shown {
     pub(crate) text: String,
-    pub(crate) artifacts: Vec<String>,
+    pub(crate) artifacts: Vec<Artifact>,
 }
 
 /// Stores an output that does not fit beside the log.
@@ -92,7 +92,7 @@ pub(crate) async fn keep_output(context: &CallContext, capture: Capture, suffix:
         return Shown { text: bounded.text, artifacts: vec![] };
     }
     match context.blobs.put(&name, Bytes::from(capture.into_kept())).await {
-        Ok(()) => Shown { text: bounded.text, artifacts: vec![name] },
+        Ok(artifact) => Shown { text: bounded.text, artifacts: vec![artifact] },
         Err(error) => {
             let text = format!("{}\n[the whole output could not be stored: {error}]", bounded.text);
             Shown { text, artifacts: vec![] }

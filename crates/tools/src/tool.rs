@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use tenure_core::{
     ids::{CallId, SessionId, TurnId},
-    tool::{Intent, ToolResult, ToolSpec, VerifyPlan},
+    tool::{Artifact, Intent, ToolResult, ToolSpec, VerifyPlan},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -42,8 +42,8 @@ pub trait OutputSink: Send + Sync {
 /// Keeps bytes beside the session's log.
 #[async_trait]
 pub trait Blobs: Send + Sync {
-    /// Durable before it returns.
-    async fn put(&self, name: &str, bytes: Bytes) -> Result<(), String>;
+    /// Durable before it returns; tells what is kept, which has no secrets in it.
+    async fn put(&self, name: &str, bytes: Bytes) -> Result<Artifact, String>;
     async fn get(&self, name: &str) -> Result<Option<Bytes>, String>;
 }
 

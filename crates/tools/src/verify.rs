@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use tenure_core::{
     message::Part,
-    tool::{Intent, ToolKind, ToolResult, ToolSpec, VerifyPlan},
+    tool::{Artifact, Intent, ToolKind, ToolResult, ToolSpec, VerifyPlan},
 };
 
 use crate::{
@@ -137,7 +137,7 @@ impl TrackedState {
 #[derive(Default)]
 struct Verification {
     text: String,
-    artifacts: Vec<String>,
+    artifacts: Vec<Artifact>,
     details: Vec<Value>,
     failed: Option<String>,
     left: Vec<String>,

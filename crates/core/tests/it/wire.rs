@@ -70,7 +70,7 @@ fn sample(wire_type: &str) -> Value {
         }),
         "tool_call_completed" => json!({
             "tool_call_id": call, "name": "shell", "origin": "verify_policy", "outcome": "finished", "ok": false,
-            "parts": [{"type": "text", "text": "no"}], "artifacts": ["art"], "error": "exit 1",
+            "parts": [{"type": "text", "text": "no"}], "artifacts": ["art", {"ref": "artifacts/t/a.txt", "bytes": 3, "digest": "d"}], "error": "exit 1",
             "detail": {"exit_code": 1}, "duration_ms": 9,
         }),
         "approval_requested" => json!({

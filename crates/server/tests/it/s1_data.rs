@@ -30,7 +30,7 @@ async fn a_session_is_a_folder_of_plain_files() {
     }
     let artifacts: Vec<_> = fs::read_dir(folder.join("artifacts").join(&turn)).unwrap().collect();
     assert!(!artifacts.is_empty(), "the whole of a long output is kept");
-    let name = only(&told, "tool_call_completed")["data"]["artifacts"][0].as_str().unwrap().to_owned();
+    let name = only(&told, "tool_call_completed")["data"]["artifacts"][0]["ref"].as_str().unwrap().to_owned();
     assert!(fs::read_to_string(folder.join(&name)).unwrap().contains("\n19999\n"), "{name}");
     daemon.end().await;
 }

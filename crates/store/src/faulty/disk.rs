@@ -35,7 +35,7 @@ pub(super) enum Entry {
 }
 
 /// A change in a folder that is not synced yet. Each may reach the disk without those before it, so a rename says
-/// itself what gets the new name. Both names of a rename lie in one folder and change at once.
+/// itself what gets the new name. Both names of a rename change at once; what lies in a folder goes with it.
 #[derive(Debug, Clone)]
 pub(super) enum NameChange {
     Put(PathBuf, Entry),
@@ -44,9 +44,12 @@ pub(super) enum NameChange {
 }
 
 impl NameChange {
-    pub fn folder(&self) -> &Path {
-        let (NameChange::Put(path, _) | NameChange::Remove(path) | NameChange::Rename { from: path, .. }) = self;
-        path.parent().unwrap_or(path)
+    /// Whether a sync of this folder makes it safe.
+    pub fn lies_in(&self, folder: &Path) -> bool {
+        match self {
+            NameChange::Put(path, _) | NameChange::Remove(path) => path.parent() == Some(folder),
+            NameChange::Rename { from, to, .. } => [from, to].iter().any(|path| path.parent() == Some(folder)),
+        }
     }
 
     pub fn apply(&self, names: &mut BTreeMap<PathBuf, Entry>) {
@@ -62,8 +65,20 @@ impl NameChange {
                 if names.get(from) == Some(entry) {
                     names.remove(from);
                 }
+                if *entry == Entry::Folder {
+                    move_below(names, from, to);
+                }
                 names.insert(to.clone(), *entry);
             }
+        }
+    }
+}
+
+fn move_below(names: &mut BTreeMap<PathBuf, Entry>, from: &Path, to: &Path) {
+    let below: Vec<PathBuf> = names.keys().filter(|path| path.starts_with(from)).cloned().collect();
+    for path in below {
+        if let (Ok(rest), Some(entry)) = (path.strip_prefix(from), names.remove(&path)) {
+            names.insert(to.join(rest), entry);
         }
     }
 }
@@ -204,6 +219,20 @@ impl Disk for FaultyDisk {
         Ok(())
     }
 
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        if state.names.get(path) != Some(&Entry::Folder) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        if state.names.keys().any(|name| name.parent() == Some(path)) {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        state.step()?;
+        state.refuse(Point::Remove)?;
+        state.change_name(NameChange::Remove(path.to_owned()));
+        Ok(())
+    }
+
     fn stat(&self, path: &Path) -> io::Result<Stat> {
         let state = self.state();
         let bytes = match state.names.get(path) {
@@ -222,7 +251,7 @@ impl Disk for FaultyDisk {
         let due = state.due(Point::FolderSync);
         if due.as_ref().is_none_or(|(harm, _)| *harm == Harm::All) {
             let (synced, left): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut state.unsynced_names).into_iter().partition(|change| change.folder() == path);
+                std::mem::take(&mut state.unsynced_names).into_iter().partition(|change| change.lies_in(path));
             state.unsynced_names = left;
             synced.iter().for_each(|change| change.apply(&mut state.durable_names));
         }

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     CreateKey, Error, Result,
     disk::{DiskFile, Open},
+    seal::{Seal, Sealed},
 };
 
 /// Keys of one day; beyond it no create with a key is taken.
@@ -83,22 +84,26 @@ impl Loaded {
         file.sync_again(0)?;
         folder.disk.sync_dir(folder.layout.root())?;
         let mut by_name = HashMap::new();
-        let mut count = 0;
+        let (mut count, mut damaged) = (0, 0);
         let mut lines = Lines::new(&*file, 0, file.len()?, KEY_LINE_BYTES_MAX);
         let len = loop {
             match lines.next()? {
                 Next::End => break lines.offset(),
                 Next::Torn { offset } => break offset,
                 Next::TooLong { .. } => {}
-                Next::Line { bytes, .. } => {
-                    if let Some(key) = serde_json::from_slice::<CreateKey>(bytes).ok().filter(|key| is_fresh(key, now))
-                    {
+                Next::Line { bytes, .. } => match read_line(bytes) {
+                    Some(key) if is_fresh(&key, now) => {
                         by_name.insert((key.endpoint.clone(), key.key.clone()), key);
                     }
-                }
+                    Some(_) => {}
+                    None => damaged += 1,
+                },
             }
             count += 1;
         };
+        if damaged > 0 {
+            folder.notices.add(format!("{damaged} lines of keys.ndjson are damaged and were passed over"));
+        }
         let mut keys = Loaded { file, len, lines: count, by_name, stale: false };
         if keys.is_mostly_stale() {
             keys.compact(folder)?;
@@ -129,15 +134,14 @@ impl Loaded {
     }
 
     fn append(&mut self, key: &CreateKey) -> io::Result<()> {
-        let mut line = serde_json::to_vec(key)?;
-        if line.len() > KEY_LINE_BYTES_MAX {
+        let line = line_of(key)?;
+        if line.len() > KEY_LINE_BYTES_MAX + 1 {
             // It would be passed over by the next life.
             return Err(io::Error::other(format!(
                 "it has {} bytes, and {KEY_LINE_BYTES_MAX} are the limit",
                 line.len()
             )));
         }
-        line.push(b'\n');
         // Cuts what a torn write of this or an earlier life left behind the last whole line.
         self.file.set_len(self.len)?;
         let written = self.file.write_all_at(&line, self.len).and_then(|()| self.file.sync());
@@ -154,8 +158,7 @@ impl Loaded {
     fn compact(&mut self, folder: &Folder) -> io::Result<()> {
         let mut content = Vec::new();
         for key in self.by_name.values() {
-            serde_json::to_writer(&mut content, key)?;
-            content.push(b'\n');
+            content.extend_from_slice(&line_of(key)?);
         }
         self.stale = true;
         folder.replace(&folder.layout.keys(), &[&content], Keep::Synced)?;
@@ -164,6 +167,22 @@ impl Loaded {
         self.len = content.len() as u64;
         self.lines = self.by_name.len();
         Ok(())
+    }
+}
+
+/// A key as a line of the file.
+fn line_of(key: &CreateKey) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(key)?;
+    Seal::FULL.put(&mut line, 0);
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// `None`: the line is damaged. Lines of the time before there were sums are taken as they are.
+pub(crate) fn read_line(line: &[u8]) -> Option<CreateKey> {
+    match Seal::FULL.check(line) {
+        Sealed::Bad => None,
+        Sealed::Good(_) | Sealed::Unsealed => serde_json::from_slice(line).ok(),
     }
 }
 

@@ -48,6 +48,11 @@ impl Layout {
         self.sessions().join(session.to_string())
     }
 
+    /// Holds what is being deleted.
+    pub fn trash(&self) -> PathBuf {
+        self.root.join("trash")
+    }
+
     pub fn log(&self, session: SessionId) -> PathBuf {
         self.session(session).join("events.ndjson")
     }

@@ -21,7 +21,7 @@ use crate::{
 mod rebuild;
 mod row_line;
 
-use row_line::line_of;
+use row_line::{Said, line_of};
 
 const ROW_LINE_BYTES_MAX: usize = 64 << 10;
 /// The file is written anew when it has this many lines more than twice the rows.
@@ -101,6 +101,16 @@ impl Listing {
         .await
     }
 
+    /// The session is no more. A line says so: should one come back under the same id, its old rows are not taken for it.
+    pub async fn purge(&self, session: SessionId) -> Result<()> {
+        self.with(move |_, listing| {
+            listing.rows.remove(session);
+            let line = row_line::purged(session).map_err(failed)?;
+            listing.append(&line).map_err(failed)
+        })
+        .await
+    }
+
     pub async fn list(&self, before: Option<SessionId>, limit: usize) -> Result<Vec<Row>> {
         self.with(move |_, listing| Ok(listing.rows.page(before, limit))).await
     }
@@ -143,10 +153,11 @@ impl Loaded {
                 Next::End => break lines.offset(),
                 Next::Torn { offset } => break offset,
                 Next::TooLong { .. } => {}
-                Next::Line { bytes, .. } => {
-                    let row = row_line::read(bytes).filter(|row| sessions.contains(&row.id));
-                    row.into_iter().for_each(|row| rows.put(row.trimmed(), false));
-                }
+                Next::Line { bytes, .. } => match row_line::read(bytes) {
+                    Some(Said::Row(row)) if sessions.contains(&row.id) => rows.put(row.trimmed(), false),
+                    Some(Said::Purged(id)) => rows.remove(id),
+                    Some(Said::Row(_)) | None => {}
+                },
             }
             self.lines += 1;
         };
@@ -227,6 +238,12 @@ impl Rows {
         match self.entries.binary_search_by_key(&entry.id, |known| known.id) {
             Ok(at) => self.entries[at] = entry,
             Err(at) => self.entries.insert(at, entry),
+        }
+    }
+
+    fn remove(&mut self, id: SessionId) {
+        if let Ok(at) = self.entries.binary_search_by_key(&id, |known| known.id) {
+            self.entries.remove(at);
         }
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Log {
     writer: Arc<tokio::sync::Mutex<Writer>>,
     /// The file is longer than what is known good. Such a log is not put out of memory: nobody else knows what to cut.
     overlong: AtomicBool,
+    /// Its session was purged: what is written here is in no log any more.
+    gone: AtomicBool,
 }
 
 /// What readers may see.
@@ -95,6 +97,7 @@ impl Log {
             view: Mutex::new(View { tip: scan.tip, damage: None, bookmarks: VecDeque::from([from]) }),
             writer: Arc::new(tokio::sync::Mutex::new(Writer { tip: scan.tip, mend })),
             overlong: AtomicBool::new(mend.is_some()),
+            gone: AtomicBool::new(false),
         };
         if let Some(damage) = damage {
             log.set_damage(damage);
@@ -145,7 +148,16 @@ impl Log {
         Ok(())
     }
 
+    /// Nobody appends to it any more.
+    pub fn leave(&self) {
+        self.gone.store(true, Ordering::Release);
+        self.overlong.store(false, Ordering::Release);
+    }
+
     pub fn check_writable(&self) -> Result<()> {
+        if self.gone.load(Ordering::Acquire) {
+            return Err(Error::NoSession(self.session));
+        }
         match &self.view().damage {
             None => Ok(()),
             Some(Damage { seq, why }) => Err(Error::Damaged { session: self.session, seq: *seq, why: why.clone() }),

@@ -95,6 +95,40 @@ impl Logs {
         .await
     }
 
+    /// Takes a session's log out of its place; nobody can open or append to it meanwhile, and whoever still holds it finds
+    /// no session afterwards.
+    pub async fn take_out(
+        self: &Arc<Self>,
+        session: SessionId,
+        work: impl FnOnce() -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let mut guard = self.cell(session).lock_owned().await;
+        let writer = match &*guard {
+            Some(log) => Some(log.writer().lock_owned().await),
+            None => None,
+        };
+        let logs = self.clone();
+        let taken = blocking(move || {
+            let there = match &*guard {
+                Some(log) => log.exists(),
+                None => logs.open_file(session, Missing::Refuse)?.exists(),
+            };
+            if !there {
+                return Err(Error::NoSession(session));
+            }
+            work()?;
+            if let Some(log) = guard.take() {
+                log.leave();
+            }
+            logs.unsynced.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+            drop(writer);
+            Ok(())
+        })
+        .await;
+        self.forget_empty(session);
+        taken
+    }
+
     /// Whether an earlier life may have left unsynced bytes in this log.
     pub fn is_unsynced(&self, session: SessionId) -> bool {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).contains(&session)

@@ -16,7 +16,7 @@ use super::{
     lines::{CHUNK_BYTES, Lines, Next},
 };
 use crate::{
-    Error, Result, SpoolPage, SpoolRecord,
+    Error, Result, SpoolPage, SpoolRecord, delta_line,
     disk::{DiskFile, Open},
     line::LINE_BYTES_MAX,
 };
@@ -101,6 +101,11 @@ impl Spools {
     pub fn close(&self, session: SessionId, turn: TurnId) {
         lock(&self.open).by_turn.remove(&(session, turn));
         lock(&self.closed).add((session, turn));
+    }
+
+    /// The session is gone, and so are its spools.
+    pub fn forget(&self, session: SessionId) {
+        lock(&self.open).by_turn.retain(|(of, _), _| *of != session);
     }
 
     pub fn is_open(&self, session: SessionId, turn: TurnId) -> bool {
@@ -196,8 +201,7 @@ fn encode(deltas: &[Delta], turn: TurnId, from: u64) -> Result<(Vec<u8>, Vec<u64
     let mut bytes = Vec::new();
     let mut ends = Vec::with_capacity(deltas.len());
     for delta in deltas {
-        bytes.extend(delta.to_line(turn).map_err(|error| Error::Other(format!("a delta: {error}")))?);
-        bytes.push(b'\n');
+        bytes.extend(delta_line::encode(delta, turn)?);
         ends.push(from + bytes.len() as u64);
     }
     Ok((bytes, ends))
@@ -229,7 +233,7 @@ fn read_page(file: &dyn DiskFile, turn: TurnId, pos: u64, end: u64, bytes: usize
     let page_end = pos.saturating_add(bytes as u64);
     while records.is_empty() || lines.offset() < page_end {
         let delta = match lines.next()? {
-            Next::Line { bytes, .. } => Delta::from_line(bytes, turn).ok(),
+            Next::Line { bytes, .. } => delta_line::decode(bytes, turn),
             Next::TooLong { .. } => None,
             Next::Torn { .. } | Next::End => break,
         };

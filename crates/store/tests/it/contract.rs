@@ -161,7 +161,7 @@ async fn a_spool_gives_back_what_follows_a_position(store: &dyn Store) {
     ends.extend(store.spool_append(id, turn, &deltas[2..]).await.unwrap());
     let mut expected = 0;
     for (delta, end) in deltas.iter().zip(&ends) {
-        expected += delta.to_line(turn).unwrap().len() as u64 + 1;
+        expected += delta_bytes(delta, turn);
         assert_eq!(*end, expected);
     }
     let record = |n: usize| SpoolRecord { pos: ends[n], delta: deltas[n].clone() };

@@ -137,7 +137,7 @@ async fn spool_is_read(place: &Place, content: &[u8]) {
     }
     let next = delta(7, "next");
     let end = store.spool_append(id, turn, std::slice::from_ref(&next)).await.unwrap()[0];
-    let before = end - next.to_line(turn).unwrap().len() as u64 - 1;
+    let before = end - delta_bytes(&next, turn);
     let SpoolPage::Records(page) = store.spool_read(id, turn, before, 1000).await.unwrap() else { panic!("gone") };
     assert_eq!(page.last().map(|record| (&record.delta, record.pos)), Some((&next, end)));
 }

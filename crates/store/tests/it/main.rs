@@ -7,6 +7,7 @@ mod files;
 mod fuzz;
 mod golden;
 mod power;
+mod purge;
 mod refusing_disk;
 mod sample;
 mod scale;

@@ -3,6 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use tenure_core::{
+    budget::Spent,
     delta::{Delta, Stream},
     event::{Actor, Body, Event, MessageAdded, SessionCreated},
     ids::{SessionId, TurnId},
@@ -10,7 +11,7 @@ use tenure_core::{
     session::Settings,
     time::{Moment, Timestamp},
 };
-use tenure_store::{Durability, FileStore, Limit, Options, Store};
+use tenure_store::{Durability, FileStore, Limit, Options, Row, Store};
 
 pub const START_MS: u64 = 1_735_689_600_000;
 
@@ -72,6 +73,22 @@ pub fn delta(offset: u64, text: &str) -> Delta {
     }
 }
 
+pub fn row(n: u64, status: &str) -> Row {
+    let at = Timestamp::from_ms(START_MS + n);
+    Row {
+        id: session(n),
+        created_at: at,
+        updated_at: at,
+        status: status.into(),
+        workspace_path: "/tmp/work".into(),
+        title: None,
+        last_turn_id: None,
+        role: Some("reviewer".into()),
+        labels: ["one".into(), "two".into()].into(),
+        spent: Spent { steps: 3, micro_usd: 7, ..Spent::default() },
+    }
+}
+
 /// Every event of a session, read page by page.
 pub async fn read_all(store: &dyn Store, session: SessionId) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
@@ -97,4 +114,10 @@ pub fn fast_folder() -> tempfile::TempDir {
 /// Without syncs, for tests that open a store a thousand times and cut no power.
 pub fn open_unsynced(path: &Path) -> Arc<FileStore> {
     FileStore::open(path, Options { durability: Durability::Process, ..Options::default() }).unwrap()
+}
+
+/// How much of a spool a delta takes: its line, a short sum and the line's end.
+pub fn delta_bytes(delta: &Delta, turn: TurnId) -> u64 {
+    let sum = r#","c":"01234567""#.len();
+    (delta.to_line(turn).unwrap().len() + sum + 1) as u64
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tenure_core::{
     message::joined_text,
-    tool::{Intent, VerifyPlan, VerifySource},
+    tool::{Artifact, Intent, VerifyPlan, VerifySource},
 };
 use tenure_tools::{Blobs, CallContext, Invoked, OutputSink, Registry, ToolsConfig};
 use tokio_util::sync::CancellationToken;
@@ -30,9 +30,10 @@ pub struct MemoryBlobs(pub Mutex<BTreeMap<String, Bytes>>);
 
 #[async_trait]
 impl Blobs for MemoryBlobs {
-    async fn put(&self, name: &str, bytes: Bytes) -> Result<(), String> {
+    async fn put(&self, name: &str, bytes: Bytes) -> Result<Artifact, String> {
+        let artifact = Artifact::of(name, &bytes);
         self.0.lock().unwrap().insert(name.to_owned(), bytes);
-        Ok(())
+        Ok(artifact)
     }
 
     async fn get(&self, name: &str) -> Result<Option<Bytes>, String> {

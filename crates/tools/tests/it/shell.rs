@@ -1,7 +1,7 @@
 //! `shell`: what a command printed, how it ended, and bounds on both, with and without a pid namespace.
 
 use serde_json::{Value, json};
-use tenure_core::message::joined_text;
+use tenure_core::{message::joined_text, tool::Artifact};
 use tenure_tools::{Invoked, OUTPUT_BYTES_MAX, OUTPUT_KEPT_MAX};
 
 use crate::rig::{CALL, Rig, alive, unique};
@@ -151,8 +151,9 @@ async fn a_flood_is_bounded(rig: Rig) {
     assert!(invoked.result.ok && text.len() <= OUTPUT_BYTES_MAX, "{}", text.len());
     assert!(text.starts_with("begin\n") && text.ends_with("\nend\n") && text.contains("30000011 bytes in all"));
     let name = format!("artifacts/turn_01J00000000000000000000002/{CALL}.txt");
-    assert_eq!(invoked.result.artifacts, [name.as_str()]);
-    assert_eq!(rig.blobs.0.lock().unwrap()[&name].len(), OUTPUT_KEPT_MAX);
+    let kept = rig.blobs.0.lock().unwrap()[&name].clone();
+    assert_eq!(invoked.result.artifacts, [Artifact::of(name.as_str(), &kept)]);
+    assert_eq!(kept.len(), OUTPUT_KEPT_MAX);
     assert!(rig.shown().len() < OUTPUT_KEPT_MAX + 100);
 }
 

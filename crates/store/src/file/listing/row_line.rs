@@ -10,7 +10,7 @@ use tenure_core::{
     time::Timestamp,
 };
 
-use crate::Row;
+use crate::{Row, seal::Seal};
 
 #[derive(Serialize, Deserialize)]
 struct RowLine {
@@ -50,12 +50,45 @@ pub(super) fn line_of(row: &Row) -> io::Result<Vec<u8>> {
         spent: (row.spent != Spent::default()).then(|| packed(&row.spent)),
     };
     let mut line = serde_json::to_vec(&line)?;
+    Seal::FULL.put(&mut line, 0);
     line.push(b'\n');
     Ok(line)
 }
 
-/// `None`: the line is no row.
-pub(super) fn read(line: &[u8]) -> Option<Row> {
+/// What a line says.
+pub(crate) enum Said {
+    Row(Row),
+    /// The session was deleted, and all rows of it before this line.
+    Purged(SessionId),
+}
+
+/// What such a line starts with, so that rows need not be read twice.
+const PURGED_OPENS: &[u8] = b"{\"purged\":";
+
+#[derive(Serialize, Deserialize)]
+struct PurgedLine {
+    purged: SessionId,
+}
+
+pub(super) fn purged(session: SessionId) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(&PurgedLine { purged: session })?;
+    Seal::FULL.put(&mut line, 0);
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// `None`: the line is none of the listing, or a damaged one.
+pub(crate) fn read(line: &[u8]) -> Option<Said> {
+    if Seal::FULL.check(line).is_bad() {
+        return None;
+    }
+    match line.starts_with(PURGED_OPENS) {
+        true => serde_json::from_slice::<PurgedLine>(line).ok().map(|line| Said::Purged(line.purged)),
+        false => row(line).map(Said::Row),
+    }
+}
+
+fn row(line: &[u8]) -> Option<Row> {
     let line: RowLine = serde_json::from_slice(line).ok()?;
     Some(Row {
         id: line.id,

@@ -57,7 +57,11 @@ fn listing(root: &Path) -> Listing {
 /// The last turns that the file knows, line by line.
 fn written(root: &Path) -> Vec<Option<TurnId>> {
     let text = std::fs::read_to_string(root.join("index.ndjson")).unwrap();
-    text.lines().map(|line| row_line::read(line.as_bytes()).unwrap().last_turn_id).collect()
+    let turn = |line: &str| match row_line::read(line.as_bytes()) {
+        Some(Said::Row(row)) => row.last_turn_id,
+        _ => panic!("no row: {line}"),
+    };
+    text.lines().map(turn).collect()
 }
 
 #[tokio::test]

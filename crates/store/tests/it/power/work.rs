@@ -123,7 +123,7 @@ impl Life {
         let spool = page.spools.entry(turn).or_default();
         match self.store.spool_append(page.id, turn, &deltas).await {
             Ok(ends) => {
-                let first = ends[0] - (deltas[0].to_line(turn).unwrap().len() as u64 + 1);
+                let first = ends[0] - delta_bytes(&deltas[0], turn);
                 let records: Vec<_> = ends
                     .iter()
                     .zip(&deltas)
@@ -141,7 +141,7 @@ impl Life {
             Err(error) => {
                 let mut pos = spool.records.last().map_or(0, |record| record.pos);
                 let ended = |delta: Delta| {
-                    pos += delta.to_line(turn).unwrap().len() as u64 + 1;
+                    pos += delta_bytes(&delta, turn);
                     SpoolRecord { pos, delta }
                 };
                 spool.refused |= !self.store.disk().is_stopped();

@@ -1,0 +1,105 @@
+//! A sum as the last field of a JSON object that stands alone: lines of the small files, records of turns and spools.
+//! An object without one was written before there were sums, and is taken as it is.
+
+/// How a sum stands at the end of an object.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seal {
+    opens: &'static [u8],
+    digits: usize,
+}
+
+const CLOSES: &[u8] = b"\"}";
+
+/// What became of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sealed<'a> {
+    /// Its sum fits. Holds the object without the sum and without its closing brace.
+    Good(&'a [u8]),
+    /// It never had one.
+    Unsealed,
+    Bad,
+}
+
+impl Seal {
+    pub const FULL: Seal = Seal { opens: b",\"sum\":\"", digits: 16 };
+    /// For spools, of which there are many small lines.
+    pub const LEAN: Seal = Seal { opens: b",\"c\":\"", digits: 8 };
+
+    /// Puts the sum at the end of the object that starts at `start`. What is no object is left as it is.
+    pub fn put(self, bytes: &mut Vec<u8>, start: usize) {
+        // An empty object has nothing to sum, and no place for a comma.
+        if bytes.len() < start + 3 || bytes.pop_if(|last| *last == b'}').is_none() {
+            return;
+        }
+        let sum = self.sum_of(&bytes[start..]);
+        bytes.extend_from_slice(self.opens);
+        bytes.extend_from_slice(sum.as_bytes());
+        bytes.extend_from_slice(CLOSES);
+    }
+
+    /// Looks at an object as it was read.
+    pub fn check(self, object: &[u8]) -> Sealed<'_> {
+        let Some((body, opens, sum, closes)) = self.split(object) else { return Sealed::Unsealed };
+        let frame = differing_bits(opens, self.opens) + differing_bits(closes, CLOSES);
+        let digits = sum.iter().all(u8::is_ascii_hexdigit);
+        match frame {
+            0 if sum == self.sum_of(body).as_bytes() => Sealed::Good(body),
+            0 => Sealed::Bad,
+            // One bit away from having a sum: it had one.
+            1 if digits => Sealed::Bad,
+            _ => Sealed::Unsealed,
+        }
+    }
+
+    fn split(self, object: &[u8]) -> Option<(&[u8], &[u8], &[u8], &[u8])> {
+        let cut = object.len().checked_sub(self.opens.len() + self.digits + CLOSES.len())?;
+        let (body, suffix) = object.split_at(cut);
+        let (opens, rest) = suffix.split_at(self.opens.len());
+        let (sum, closes) = rest.split_at(self.digits);
+        Some((body, opens, sum, closes))
+    }
+
+    fn sum_of(self, body: &[u8]) -> String {
+        blake3::hash(body).to_hex()[..self.digits].to_owned()
+    }
+}
+
+impl Sealed<'_> {
+    pub fn is_bad(self) -> bool {
+        self == Sealed::Bad
+    }
+}
+
+fn differing_bits(a: &[u8], b: &[u8]) -> u32 {
+    a.iter().zip(b).map(|(a, b)| (a ^ b).count_ones()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bit_that_changed_is_noticed() {
+        for seal in [Seal::FULL, Seal::LEAN] {
+            let mut object = b"{\"a\":\"b\",\"d\":\"12345678\"}".to_vec();
+            assert_eq!(seal.check(&object), Sealed::Unsealed);
+            seal.put(&mut object, 0);
+            assert_eq!(seal.check(&object), Sealed::Good(b"{\"a\":\"b\",\"d\":\"12345678\""));
+            for bit in 0..object.len() * 8 {
+                let mut bad = object.clone();
+                bad[bit / 8] ^= 1 << (bit % 8);
+                assert!(seal.check(&bad).is_bad(), "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_left_alone() {
+        for text in ["", "{}", "[1,2]", "record"] {
+            let mut bytes = text.as_bytes().to_vec();
+            Seal::FULL.put(&mut bytes, 0);
+            assert_eq!(bytes, text.as_bytes());
+            assert_eq!(Seal::FULL.check(&bytes), Sealed::Unsealed);
+        }
+    }
+}
