@@ -90,6 +90,16 @@ impl Hub {
     }
 }
 
+impl Hubs {
+    /// Lets the watchers of a session look into its log again, whatever they will find there.
+    pub(crate) fn look(&self, session: SessionId) {
+        let hub = lock(&self.0).get(&session).cloned();
+        if let Some(sender) = hub.and_then(|hub| lock(&hub.sender).clone()) {
+            let _ = sender.send(Shown::Look);
+        }
+    }
+}
+
 pub(crate) struct Watch {
     pub(crate) receiver: broadcast::Receiver<Shown>,
     pub(crate) hub: Arc<Hub>,

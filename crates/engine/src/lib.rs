@@ -1,7 +1,7 @@
 //! The loop: one task per warm session; effects, timers, fan-out, recovery, warm and cold. It judges nothing: that is the core's.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -38,6 +38,7 @@ mod hub;
 mod import;
 mod load;
 mod model_call;
+mod purge;
 mod record;
 mod redaction;
 mod search;
@@ -172,6 +173,8 @@ pub(crate) struct Shared {
     pub(crate) parts: Parts,
     pub(crate) hubs: Hubs,
     slots: Mutex<HashMap<SessionId, Arc<OnceCell<Handle>>>>,
+    /// Sessions that are being deleted: nobody warms them up.
+    purging: Mutex<HashSet<SessionId>>,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
     ready: AtomicBool,
@@ -194,6 +197,7 @@ impl Engine {
             parts,
             hubs: Hubs::default(),
             slots: Mutex::default(),
+            purging: Mutex::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
             ready: AtomicBool::new(false),
@@ -290,6 +294,9 @@ impl Engine {
         }
         let cell = lock(&self.0.slots).entry(id).or_default().clone();
         let warmed = cell.get_or_try_init(|| async {
+            if lock(&self.0.purging).contains(&id) {
+                return Err(Error::NoSession(id));
+            }
             let warm = Warm::load(self.0.clone(), id).await?;
             Ok::<_, Error>(warm.spawn(cell.clone()))
         });
@@ -533,6 +540,11 @@ impl Shared {
             notices.remove(0);
         }
         notices.push(text);
+    }
+
+    /// Whether a session is in memory, and how to reach it if it is warm by now.
+    pub(crate) fn slot(&self, id: SessionId) -> Option<Option<Handle>> {
+        lock(&self.slots).get(&id).map(|cell| cell.get().cloned())
     }
 
     fn warm_state(&self, id: SessionId) -> Option<watch::Receiver<Arc<Session>>> {

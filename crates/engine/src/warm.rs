@@ -82,11 +82,24 @@ pub(crate) enum Mail {
         turn: TurnId,
         reply: oneshot::Sender<Result<Option<TurnRecord>, Error>>,
     },
+    /// Asks the task to leave the memory now, if it has nothing to do.
+    Leave {
+        reply: oneshot::Sender<Leave>,
+    },
     /// Expires the session if its last event is older.
     Expire {
         before: Timestamp,
         reply: oneshot::Sender<()>,
     },
+}
+
+/// What becomes of a task that was asked to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// It is on its way; its end can be waited for.
+    Goes,
+    /// Something of it still runs.
+    Busy,
 }
 
 /// What effects tell the task.
@@ -263,7 +276,14 @@ impl Warm {
                 break;
             }
             match self.next(&mut letters, &stop).await {
-                Next::Letter(letter) => Box::pin(self.take_mail(*letter)).await,
+                Next::Letter(letter) => match *letter {
+                    Mail::Leave { reply } if self.is_idle() => {
+                        Box::pin(self.settle_down()).await;
+                        let _ = reply.send(Leave::Goes);
+                        return Ended::Retired;
+                    }
+                    letter => Box::pin(self.take_mail(letter)).await,
+                },
                 Next::News(first) => Box::pin(self.take_news(first)).await,
                 Next::Time => {}
                 Next::Idle => {
@@ -334,6 +354,9 @@ impl Warm {
             }
             Mail::Turn { turn, reply } => {
                 let _ = reply.send(self.record_of(turn).await);
+            }
+            Mail::Leave { reply } => {
+                let _ = reply.send(Leave::Busy);
             }
             Mail::Expire { before, reply } => {
                 if self.state.updated_at < before {

@@ -78,3 +78,14 @@ fn a_fork_begins_where_the_session_stood() {
     assert_eq!(ran.error()["code"], "unknown_seq");
     folder.tenure(&["session", "fork", &session, "--at", "x"]).exits(2);
 }
+
+#[test]
+fn a_session_is_deleted_for_good_only_when_that_is_meant() {
+    let folder = Folder::new();
+    let session = with_session(&folder);
+    let ran = folder.tenure(&["session", "purge", &session]).exits(2);
+    assert!(ran.stderr.contains("--yes"), "nobody can be asked here: {ran:?}");
+    folder.tenure(&["session", "purge", &session, "--yes"]).exits(0);
+    let ran = folder.tenure(&["session", "show", &session, "--json"]).exits(4);
+    assert_eq!(ran.error()["code"], "unknown_session");
+}

@@ -129,14 +129,29 @@ pub(crate) async fn update(
     shown(&*app.engine.session(session).await?)
 }
 
-/// Ends the session. One that has ended already is told as it ended.
+/// What is to become of it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Deletion {
+    /// Not only ended, but deleted with all that belongs to it.
+    purge: Option<bool>,
+}
+
+/// Ends the session, or deletes it. One that has ended already is told as it ended.
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     InSession(session): InSession,
-    _: Params<Nothing>,
+    Params(deletion): Params<Deletion>,
     Sent { body, key }: Sent<End>,
 ) -> Result<Response, Rejection> {
     app.limits.text.reason(body.reason.as_deref())?;
+    if deletion.purge.unwrap_or(false) {
+        // Whoever asks may go away meanwhile; it is done all the same.
+        let engine = app.engine.clone();
+        let purging = tokio::spawn(async move { engine.purge(session, actor()).await });
+        purging.await.map_err(|error| internal(&error.to_string()))??;
+        return Ok(json(StatusCode::OK, &Ended { status: "purged".into() }));
+    }
     let state = app.engine.session(session).await?;
     match state.life {
         Life::Open => run(&app, session, Command::End { reason: body.reason }, key).await,

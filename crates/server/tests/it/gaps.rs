@@ -19,7 +19,6 @@ gaps! {
     "models: image parts" => |d, s| part_is_refused(d, s, "image");
     "models: audio parts" => |d, s| part_is_refused(d, s, "audio");
     "models: file parts" => |d, s| part_is_refused(d, s, "file");
-    "sessions: DELETE …?purge=true" => purge_is_refused;
     "streams: GET /events/{id}" => |d, s: &str| path_is_unknown(d, format!("/events/{s}"));
     "sessions: POST …/compact" => |d, s| post_is_unknown(d, s, "/compact");
     "sessions: POST …/undo" => |d, s| post_is_unknown(d, s, "/undo");
@@ -53,11 +52,6 @@ async fn path_is_unknown(daemon: &Daemon, path: String) -> bool {
 
 async fn post_is_unknown(daemon: &Daemon, session: &str, path: &str) -> bool {
     daemon.post(&format!("/v1/sessions/{session}{path}"), json!({})).await.code() == "unknown_path"
-}
-
-async fn purge_is_refused(daemon: &Daemon, session: &str) -> bool {
-    let request = daemon.request("DELETE", &format!("/v1/sessions/{session}?purge=true"));
-    daemon.send(request).await.code() == "bad_query"
 }
 
 async fn part_is_refused(daemon: &Daemon, session: &str, kind: &str) -> bool {

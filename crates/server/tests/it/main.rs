@@ -10,6 +10,7 @@ mod copies;
 mod fuzz;
 mod gaps;
 mod lists;
+mod purge;
 mod rig;
 mod s1_api;
 mod s1_data;

@@ -1,0 +1,90 @@
+//! `DELETE …?purge=true`: a session and all that belongs to it is gone for good.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::rig::{Daemon, Got, text_step};
+
+async fn purge(daemon: &Daemon, session: &str) -> Got {
+    daemon.send(daemon.request("DELETE", &format!("/v1/sessions/{session}?purge=true"))).await
+}
+
+async fn rows(daemon: &Daemon) -> Vec<Value> {
+    daemon.get("/v1/sessions").await.ok()["sessions"].as_array().unwrap().clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_at_work_is_ended_and_deleted_and_others_go_on() {
+    let daemon = Daemon::on_disk(Arc::new(tempfile::tempdir().unwrap())).await;
+    let steps = json!([{ "do": [{ "text": "begun" }, { "stall": true }] }]);
+    let session = daemon.scripted(steps, json!({ "title": "find me" })).await;
+    let other = daemon.scripted(json!([text_step("here")]), json!({})).await;
+    let turn = daemon.say(&session, "go").await;
+    daemon.get(&format!("/v1/sessions/{session}/turns/{turn}")).await.ok();
+    let archive = daemon.get(&format!("/v1/sessions/{other}/export")).await;
+    assert_eq!(archive.status, 200);
+    assert_eq!(purge(&daemon, &session).await.ok(), json!({ "status": "purged" }));
+    for path in ["", "/events?follow=false", "/messages", "/artifacts"] {
+        daemon.get(&format!("/v1/sessions/{session}{path}")).await.refused(404, "unknown_session");
+    }
+    let said = json!({ "parts": [{ "type": "text", "text": "hello?" }] });
+    daemon.post(&format!("/v1/sessions/{session}/messages"), said).await.refused(404, "unknown_session");
+    purge(&daemon, &session).await.refused(404, "unknown_session");
+    assert_eq!(rows(&daemon).await.iter().map(|row| row["id"].clone()).collect::<Vec<_>>(), [json!(other)]);
+    assert!(!daemon.data().join("sessions").join(&session).exists());
+    assert_eq!(std::fs::read_dir(daemon.data().join("trash")).unwrap().count(), 0);
+    let turn = daemon.say(&other, "go on").await;
+    assert_eq!(daemon.rested(&other, &turn).await["response"]["text"], "here");
+    let daemon = Daemon::on_disk(daemon.end().await).await;
+    assert_eq!(rows(&daemon).await.len(), 1, "also after a restart");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_who_delete_it_one_has_done_it() {
+    let daemon = Daemon::start().await;
+    let session = daemon.scripted(json!([text_step("x")]), json!({})).await;
+    let turn = daemon.say(&session, "go").await;
+    daemon.rested(&session, &turn).await;
+    // Others talk to it meanwhile.
+    let said = json!({ "parts": [{ "type": "text", "text": "and?" }] });
+    let path = format!("/v1/sessions/{session}/messages");
+    let talking = futures::future::join_all((0..10).map(|_| daemon.post(&path, said.clone())));
+    let deleting = futures::future::join_all((0..10).map(|_| purge(&daemon, &session)));
+    let (told, deleted) = tokio::join!(talking, deleting);
+    assert!(told.iter().all(|got| matches!(got.status, 202 | 404 | 409)), "{told:?}");
+    let done = deleted.iter().filter(|got| got.status == 200).count();
+    assert!(done >= 1 && deleted.iter().all(|got| matches!(got.status, 200 | 404)), "{deleted:?}");
+    daemon.get(&format!("/v1/sessions/{session}")).await.refused(404, "unknown_session");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_follows_it_is_let_go() {
+    let daemon = Daemon::start().await;
+    let session = daemon.scripted(json!([text_step("x")]), json!({})).await;
+    let mut followed = daemon.request("GET", &format!("/v1/sessions/{session}/events")).send().await.unwrap();
+    assert!(followed.chunk().await.unwrap().is_some(), "the first event comes");
+    purge(&daemon, &session).await.ok();
+    // It is cut, not ended: a client that comes back is told that there is no such session.
+    let rest = async { while let Ok(Some(_)) = followed.chunk().await {} };
+    tokio::time::timeout(std::time::Duration::from_secs(60), rest).await.expect("it is cut");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_damaged_can_be_deleted_too() {
+    let daemon = Daemon::on_disk(Arc::new(tempfile::tempdir().unwrap())).await;
+    let session = daemon.scripted(json!([text_step("x")]), json!({})).await;
+    let turn = daemon.say(&session, "go").await;
+    daemon.rested(&session, &turn).await;
+    let log = daemon.data().join("sessions").join(&session).join("events.ndjson");
+    let files = daemon.end().await;
+    let mut bytes = std::fs::read(&log).unwrap();
+    let last = bytes.len() - 40;
+    bytes[last] ^= 1;
+    std::fs::write(&log, bytes).unwrap();
+    let daemon = Daemon::on_disk(files).await;
+    assert_eq!(daemon.get(&format!("/v1/sessions/{session}")).await.body["status"], "failed");
+    purge(&daemon, &session).await.ok();
+    daemon.get(&format!("/v1/sessions/{session}")).await.refused(404, "unknown_session");
+    assert!(!log.exists());
+}
