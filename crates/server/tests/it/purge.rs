@@ -83,7 +83,7 @@ async fn one_that_is_damaged_can_be_deleted_too() {
     std::fs::write(&log, bytes).unwrap();
     std::fs::remove_file(log.with_file_name("session.json")).unwrap();
     let daemon = Daemon::on_disk(files).await;
-    assert_eq!(daemon.get(&format!("/v1/sessions/{session}")).await.body["status"], "failed");
+    daemon.get(&format!("/v1/sessions/{session}")).await.refused(409, "session_damaged");
     purge(&daemon, &session).await.ok();
     daemon.get(&format!("/v1/sessions/{session}")).await.refused(404, "unknown_session");
     assert!(!log.exists());
