@@ -5,6 +5,7 @@ mod background;
 mod chat;
 mod copies;
 mod demo;
+mod docs;
 mod fuzz;
 mod growth;
 mod kill;
