@@ -8,6 +8,8 @@ mod data;
 mod exit;
 mod lookup;
 mod memory;
+mod remote;
+mod span;
 mod standing;
 mod terminal;
 

@@ -141,7 +141,8 @@ mod tests {
         let mut note = own_note("0.0.0.0:9".parse().unwrap(), "1.0");
         note.fingerprint = Some("ab".repeat(32));
         let target = read(folder_with(&note).path()).unwrap().target;
-        let expected = Target::new("https://127.0.0.1:9", "abc").trusting(Trust::fingerprint(&"AB".repeat(32)).unwrap());
+        let expected =
+            Target::new("https://127.0.0.1:9", "abc").trusting(Trust::fingerprint(&"AB".repeat(32)).unwrap());
         assert_eq!(target, expected);
         note.fingerprint = Some("ab".into());
         assert!(matches!(read(folder_with(&note).path()), Err(Absent::Garbled { .. })));

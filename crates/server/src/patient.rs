@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use futures::task::AtomicWaker;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, Sleep, sleep_until},
@@ -38,11 +39,15 @@ pub(crate) enum Phase {
 
 /// How far a connection has come: a count that names its phase, and grows with every request.
 #[derive(Debug, Default)]
-pub(crate) struct Progress(AtomicU64);
+pub(crate) struct Progress {
+    count: AtomicU64,
+    /// Who has to look at the connection again once the answer is out: nothing may ever come to be read.
+    reader: AtomicWaker,
+}
 
 impl Progress {
     fn count(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
+        self.count.load(Ordering::Acquire)
     }
 
     fn phase_of(count: u64) -> Phase {
@@ -57,20 +62,21 @@ impl Progress {
         let count = self.count();
         if Self::phase_of(count) == Phase::Idle {
             // A request that begins in the same moment is further on.
-            let _ = self.0.compare_exchange(count, count + 1, Ordering::AcqRel, Ordering::Acquire);
+            let _ = self.count.compare_exchange(count, count + 1, Ordering::AcqRel, Ordering::Acquire);
         }
     }
 
     /// A head is whole.
     pub(crate) fn asked(&self) {
         let next = |count: u64| Some(count - count % 3 + 2);
-        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+        let _ = self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
     }
 
     /// The answer is out.
     pub(crate) fn answered(&self) {
         let next = |count: u64| Some(count - count % 3 + 3);
-        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+        let _ = self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+        self.reader.wake();
     }
 }
 
@@ -107,6 +113,7 @@ impl<T> Patient<T> {
     }
 
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.progress.reader.register(cx.waker());
         let count = self.progress.count();
         let limit = match Progress::phase_of(count) {
             Phase::Idle => self.waits.idle,

@@ -65,13 +65,13 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
     let text = text_of(&arguments.text)?;
     let person = context.output == Output::Text && arguments.approve.is_none() && terminal::is_interactive();
     let answers = if person { Answers::Person } else { Answers::Rule(arguments.approve.unwrap_or_default()) };
-    let client = daemon::connect(&context.data).await?;
+    let client = daemon::connect(context).await?;
     let (session, seq) = match &arguments.session {
         Some(given) => known_session(&client, given).await?,
         None => new_session(context, arguments, &client, &text, &answers).await?,
     };
     let stream = client.events(&session, Until::Forever).after(seq.to_string());
-    let find = daemon::finder(&context.data);
+    let find = daemon::finder(context);
     let message = SendMessage { parts: vec![Part::text(text)], auto_run: Some(true), ..SendMessage::default() };
     // With a key of its own the message may be sent again when the daemon goes away before it answers.
     let keyed = client.with_key(data::random_hex()?);
@@ -160,7 +160,7 @@ async fn new_session(
         policy: Some(Policy { approval, ..Policy::default() }),
         ..CreateSession::default()
     };
-    let (keyed, find) = (client.with_key(data::random_hex()?), daemon::finder(&context.data));
+    let (keyed, find) = (client.with_key(data::random_hex()?), daemon::finder(context));
     Ok((daemon::insist(&keyed, &find, || keyed.create(&create)).await?.session_id, 0))
 }
 

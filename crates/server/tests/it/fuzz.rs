@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenure_fuzzkit::{Dice, mutated, target};
 use tokio::time::timeout;
 
-use crate::rig::{Daemon, Got, PATIENCE, TOKEN, text_step};
+use crate::rig::{Daemon, Got, PATIENCE, TOKEN, client, text_step};
 
 /// Sessions and turns pile up; a fresh daemon now and then keeps that small.
 const CASES_A_DAEMON: usize = 500;
@@ -84,7 +84,7 @@ impl Scene {
             Err(error) => error.into_bytes(),
         };
         let before = self.state().await;
-        let mut sent = reqwest::Client::new().request(request.method, url).bearer_auth(TOKEN).body(body);
+        let mut sent = client().request(request.method, url).bearer_auth(TOKEN).body(body);
         for (name, value) in request.headers {
             let own =
                 ["authorization", "host", "content-length", "transfer-encoding", "connection", "expect", "upgrade"];
