@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -20,8 +21,7 @@ use crate::rig::Daemon;
 /// A browser on a busy machine takes its time.
 const BROWSER_MAX: Duration = Duration::from_secs(60);
 
-/// Runs the browser on one address and gives the page as it stands at the end.
-async fn browse(profile: &Path, url: &str) -> String {
+fn browser(profile: &Path) -> Command {
     let mut command = Command::new("chromium");
     command
         .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
@@ -31,13 +31,20 @@ async fn browse(profile: &Path, url: &str) -> String {
             "--host-resolver-rules=MAP rebind.example 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
         ])
         .arg(format!("--user-data-dir={}", profile.display()))
-        .args(["--timeout=15000", "--dump-dom", url])
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .kill_on_drop(true);
+    command
+}
+
+const MISSING: &str = "chromium is missing; `cargo xtask test` installs it";
+
+/// The page at an address once it is loaded.
+async fn page_at(profile: &Path, url: &str) -> String {
+    let mut command = browser(profile);
+    command.args(["--timeout=15000", "--dump-dom", url]);
     let ran = timeout(BROWSER_MAX, command.output()).await.expect("the browser ends");
-    let output = ran.expect("chromium is missing; `cargo xtask test` installs it");
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    String::from_utf8_lossy(&ran.expect(MISSING).stdout).into_owned()
 }
 
 /// A site that is not ours: it serves one page and keeps what that page reports.
@@ -70,8 +77,25 @@ impl Foreign {
         Foreign { port, reported }
     }
 
-    fn take(&self) -> Value {
-        self.reported.lock().unwrap().take().expect("the page told what it got")
+    /// Lets a browser open the page, and gives what the page got.
+    async fn visited(&self, profile: &Path, host: &str) -> Value {
+        let mut command = browser(profile);
+        let address = format!("http://{host}:{}/", self.port);
+        let mut running = command.arg(address).stdout(Stdio::null()).spawn().expect(MISSING);
+        let told = async {
+            loop {
+                if let Some(told) = self.reported.lock().unwrap().take() {
+                    return told;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let told = timeout(BROWSER_MAX, told).await.expect("the page tells what it got");
+        // In good order, so that it keeps its cookies.
+        let pid = running.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).unwrap();
+        let _ = kill_process(pid, Signal::TERM);
+        let _ = timeout(BROWSER_MAX, running.wait()).await.expect("the browser ends");
+        told
     }
 }
 
@@ -170,22 +194,20 @@ async fn a_page_of_another_origin_gets_nothing_and_changes_nothing() {
     let body = daemon.create_body(json!({})).to_string();
     let page = ATTACK.replace("DAEMON", &daemon.url("")).replace("BODY", &body);
     let foreign = Foreign::start(page).await;
-    // Without a cookie, from the same machine and from another name.
+    // Without a cookie.
     let stranger = tempfile::tempdir().unwrap();
-    browse(stranger.path(), &format!("http://127.0.0.1:{}/", foreign.port)).await;
-    learned_nothing(&foreign.take());
+    learned_nothing(&foreign.visited(stranger.path(), "127.0.0.1").await);
     let refused_before = daemon.refusals("bad_origin").await;
     assert!(refused_before >= 10, "the attempts are on record: {refused_before}");
 
     let made = daemon.post("/v1/logins", json!({})).await.ok();
-    let home = browse(profile.path(), made["url"].as_str().unwrap()).await;
+    let home = page_at(profile.path(), made["url"].as_str().unwrap()).await;
     assert!(home.contains("<b>owner</b>"), "the browser is logged in: {home}");
     for host in ["127.0.0.1", "localhost"] {
         // The first is the same site to a browser, which sends its cookie along; the second is not.
-        browse(profile.path(), &format!("http://{host}:{}/", foreign.port)).await;
-        learned_nothing(&foreign.take());
+        learned_nothing(&foreign.visited(profile.path(), host).await);
     }
-    let home = browse(profile.path(), &daemon.url("/")).await;
+    let home = page_at(profile.path(), &daemon.url("/")).await;
     assert!(home.contains("<b>owner</b>"), "and still is: {home}");
     assert!(daemon.refusals("bad_origin").await >= refused_before + 20);
     assert_eq!(daemon.get("/v1/sessions").await.ok()["sessions"], json!([]));
@@ -197,7 +219,7 @@ async fn a_name_that_points_here_by_another_site_is_refused() {
     let daemon = Daemon::start().await;
     let profile = tempfile::tempdir().unwrap();
     let rebound = daemon.url("/v1/sessions").replace("127.0.0.1", "rebind.example");
-    let page = browse(profile.path(), &rebound).await;
+    let page = page_at(profile.path(), &rebound).await;
     assert!(page.contains("bad_host"), "{page}");
     assert!(daemon.refusals("bad_host").await >= 1);
 }

@@ -107,7 +107,7 @@ async fn an_expired_token_is_told_so_and_its_stream_is_cut() {
 async fn what_a_revoked_token_has_open_is_cut_and_nothing_else() {
     let daemon = Daemon::start().await;
     let (secret, _) = add(&daemon, json!({ "name": "ci" })).await;
-    let session = daemon.scripted(json!([{ "do": [{ "wait_ms": 60000 }, { "text": "late" }] }]), json!({})).await;
+    let session = daemon.scripted(json!([{ "do": [{ "pause_ms": 60000 }, { "text": "late" }] }]), json!({})).await;
     let turn = daemon.say(&session, "go").await;
     let path = format!("/v1/sessions/{session}/events");
     let streams: Vec<_> = futures::future::join_all(
