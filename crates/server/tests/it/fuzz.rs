@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 use tenure_fuzzkit::{Dice, mutated, target};
+use tenure_server::Limits;
 use tokio::time::timeout;
 
 use crate::rig::{Daemon, Got, PATIENCE, TOKEN, client, text_step};
@@ -171,5 +172,40 @@ fn feed() {
         let Ok(text) = std::str::from_utf8(input) else { return };
         let Ok(cursor) = text.parse::<tenure_engine::FeedCursor>() else { return };
         assert_eq!(cursor.to_string(), text, "a place with two spellings");
+    });
+}
+
+/// Heads byte for byte, as no client of ours would send them: each gets a whole answer or a closed door, and nothing is done.
+#[test]
+fn head() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    // A head that is cut short is waited for.
+    let limits =
+        || Limits { header_read: Duration::from_millis(100), idle: Duration::from_millis(100), ..Limits::default() };
+    let daemon = runtime.block_on(Daemon::with_limits(limits()));
+    target!("head").cases(150).at_most(2000).run(|input| {
+        let answer = runtime.block_on(daemon.raw(input));
+        if answer.is_empty() {
+            return;
+        }
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("half an answer: {answer:?}"));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok());
+        let status = status.unwrap_or_else(|| panic!("no status: {answer:?}"));
+        assert!((200..500).contains(&status), "{answer:?}");
+        if status >= 400 && !input.starts_with(b"HEAD ") {
+            assert!(head.contains("application/problem+json") && body.contains("\"code\""), "{answer:?}");
+        }
+        assert!(status >= 400 || !head.contains("set-cookie"), "a stranger got in: {answer:?}");
+    });
+    let tokens = runtime.block_on(async { daemon.get("/v1/tokens").await.ok() });
+    assert_eq!(tokens["tokens"], json!([]));
+}
+
+#[test]
+fn tokens() {
+    target!("tokens").cases(1000).run(|input| {
+        let Ok(tokens) = tenure_server::read_tokens(input) else { return };
+        let kept = serde_json::to_vec(&json!({ "tokens": tokens })).unwrap();
+        assert_eq!(tenure_server::read_tokens(&kept), Ok(tokens), "what is kept is read as it was");
     });
 }
