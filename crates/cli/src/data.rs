@@ -67,7 +67,7 @@ pub fn random_hex() -> anyhow::Result<String> {
     tenure_server::random_hex().context("the system gave no random bytes")
 }
 
-fn make_private(path: &Path) -> anyhow::Result<()> {
+pub fn make_private(path: &Path) -> anyhow::Result<()> {
     let mode = fs::metadata(path)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         tracing::warn!("{} could be read by others (mode {mode:o}); it is private again", path.display());

@@ -179,6 +179,7 @@ impl Remote {
             data::replace(&key, key_pem.as_bytes(), data::Keep::Synced)?;
             data::replace(&certificate, certificate_pem.as_bytes(), data::Keep::Synced)?;
         }
+        data::make_private(&key)?;
         Ok((certificate, key))
     }
 }
@@ -207,10 +208,13 @@ impl Files {
     pub fn named(&self) -> anyhow::Result<Vec<tenure_server::NamedToken>> {
         let path = self.0.join(Self::TOKENS);
         match fs::read(&path) {
-            Ok(bytes) => tenure_server::read_tokens(&bytes).map_err(|why| {
-                let hint = "mend the file, or remove it to forget all tokens but the daemon's own";
-                Problem::usage(format!("{}: {why}", path.display()), hint).into()
-            }),
+            Ok(bytes) => {
+                data::make_private(&path)?;
+                tenure_server::read_tokens(&bytes).map_err(|why| {
+                    let hint = "mend the file, or remove it to forget all tokens but the daemon's own";
+                    Problem::usage(format!("{}: {why}", path.display()), hint).into()
+                })
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(vec![]),
             Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
         }

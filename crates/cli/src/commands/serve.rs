@@ -313,8 +313,10 @@ fn secrets(token: &str, spare: &[String], named: BTreeMap<String, Hidden>, varia
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let secret = known.filter(|(name, _)| is_secret_name(name) || variables.contains(name));
     let named = named.into_iter().map(|(name, Hidden(value))| (name, value));
-    let own = std::iter::once(token).chain(spare.iter().map(String::as_str));
-    Secrets::new(secret.chain(named).chain(own.map(|token| ("TENURE_TOKEN".to_owned(), token.to_owned()))))
+    let own = std::iter::once(("TENURE_TOKEN".to_owned(), token.to_owned()));
+    // Each has a name of its own: a mark must stand for one value.
+    let coming = spare.iter().enumerate().map(|(at, token)| (format!("TENURE_TOKEN_{}", at + 1), token.clone()));
+    Secrets::new(secret.chain(named).chain(own).chain(coming))
 }
 
 fn greet(context: &Context, note: &DaemonInfo) -> anyhow::Result<()> {

@@ -77,7 +77,7 @@ async fn the_daemons_own_token_is_rotated_while_it_runs() {
         { "do": [{ "call": { "name": "shell", "input": { "command": format!("cat {}", path.display()) } } }] },
     ] });
     let asked = folder.tenure(&["ask", "--approve", "all", "--model", &folder.script(&script), "go", "--json"]);
-    assert!(!asked.stdout.contains(&token) && asked.stdout.contains("${secret:TENURE_TOKEN}"), "{asked:?}");
+    assert!(!asked.stdout.contains(&token) && asked.stdout.contains("${secret:TENURE_TOKEN_"), "{asked:?}");
     daemon.kill9();
     daemon.restart().await;
     assert_eq!(daemon.client().target().token(), token);
