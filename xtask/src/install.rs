@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::test::cargo;
 
 /// Programs the tests start; each is the Debian package of the same name.
-const PACKAGES: [&str; 5] = ["curl", "git", "jq", "make", "strace"];
+const PACKAGES: [&str; 6] = ["chromium", "curl", "git", "jq", "make", "strace"];
 
 pub fn all_that_is_missing() -> Result<()> {
     packages()?;

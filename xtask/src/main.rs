@@ -26,7 +26,8 @@ Chores:
   soak           hundreds of sessions on a daemon that is killed all the time; see cargo xtask soak --help
 
 What a chore needs and does not find, it installs and says so: rustfmt and clippy by
-rustup, cargo-nextest by cargo, curl, git, jq, make and strace by apt-get on Debian and the like.
+rustup, cargo-nextest by cargo, chromium, curl, git, jq, make and strace by apt-get on
+Debian and the like.
 ";
 
 fn main() -> ExitCode {

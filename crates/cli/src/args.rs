@@ -6,8 +6,10 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{
     commands::{
-        approve, ask, cancel, chat, completions, config, demo, doctor, man, serve, service, session, sessions, stop,
+        approve, ask, cancel, chat, completions, config, demo, doctor, man, open, serve, service, session, sessions,
+        stop, token,
     },
+    config::Hidden,
     exit,
     terminal::Output,
 };
@@ -41,9 +43,30 @@ pub struct Global {
     /// The data folder [default: the user's data folder/tenure]
     #[arg(long, global = true, env = "TENURE_DATA", value_name = "DIR", hide_env_values = true)]
     pub data: Option<PathBuf>,
+    /// A daemon on another machine, such as https://box.example:8787 [default: the one of the data folder]
+    #[arg(long, global = true, env = "TENURE_URL", value_name = "URL", hide_env_values = true, help_heading = REMOTE)]
+    pub url: Option<String>,
+    /// The file that holds the token for it
+    #[arg(long, global = true, env = "TENURE_TOKEN_FILE", value_name = "FILE", hide_env_values = true, help_heading = REMOTE)]
+    pub token_file: Option<PathBuf>,
+    /// The token itself; for the environment alone, since command lines can be seen by others
+    #[arg(long, global = true, env = "TENURE_TOKEN", hide = true, hide_env_values = true, value_parser = hidden)]
+    pub token: Option<Hidden>,
+    /// Believe what these certificates have signed [default: as the system does]
+    #[arg(long, global = true, env = "TENURE_CA", value_name = "FILE", hide_env_values = true, help_heading = REMOTE)]
+    pub ca: Option<PathBuf>,
+    /// Believe one certificate, by its SHA-256 in hex, as `tenure serve` prints it
+    #[arg(long, global = true, env = "TENURE_FINGERPRINT", value_name = "HEX", hide_env_values = true, help_heading = REMOTE)]
+    pub fingerprint: Option<String>,
     /// Print JSON for programs: one object, or one a line for streams
     #[arg(long, global = true)]
     json: bool,
+}
+
+const REMOTE: &str = "Daemons on other machines";
+
+fn hidden(token: &str) -> Result<Hidden, std::convert::Infallible> {
+    Ok(Hidden(token.to_owned()))
 }
 
 impl Global {
@@ -65,6 +88,8 @@ pub enum Command {
     Cancel(cancel::Arguments),
     Sessions(sessions::Arguments),
     Session(session::Arguments),
+    Token(token::Arguments),
+    Open(open::Arguments),
     Stop(stop::Arguments),
     Doctor(doctor::Arguments),
     Config(config::Arguments),

@@ -9,26 +9,32 @@ pub mod config;
 pub mod demo;
 pub mod doctor;
 pub mod man;
+pub mod open;
 pub mod serve;
 pub mod service;
 pub mod session;
 pub mod sessions;
 pub mod stop;
+pub mod token;
 
 use std::path::PathBuf;
 
+use tenure_client::Target;
 use tenure_wire::Verdict;
 
 use crate::{
     args::{Cli, Command},
     data,
     exit::Exit,
+    remote,
     terminal::Output,
 };
 
 /// What every command is told.
 pub struct Context {
     pub data: PathBuf,
+    /// A daemon that was named, instead of the one of the data folder.
+    pub remote: Option<Target>,
     pub output: Output,
 }
 
@@ -42,7 +48,17 @@ fn on_one_thread(work: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Re
 }
 
 pub fn run(cli: Cli) -> anyhow::Result<Exit> {
-    let context = Context { data: data::folder(cli.global.data.as_deref())?, output: cli.global.output() };
+    let remote = match &cli.command {
+        // These are about this machine.
+        Command::Serve(_)
+        | Command::Demo(_)
+        | Command::Stop(_)
+        | Command::Doctor(_)
+        | Command::Config(_)
+        | Command::Completions(_) => None,
+        _ => remote::target(&cli.global)?,
+    };
+    let context = Context { data: data::folder(cli.global.data.as_deref())?, remote, output: cli.global.output() };
     match cli.command {
         Command::Serve(arguments) => serve::run(&context, &arguments),
         Command::Demo(arguments) => on_one_thread(demo::run(&context, &arguments)),
@@ -53,6 +69,8 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Cancel(arguments) => on_one_thread(cancel::run(&context, &arguments)),
         Command::Sessions(arguments) => on_one_thread(sessions::run(&context, &arguments)),
         Command::Session(arguments) => on_one_thread(session::run(&context, &arguments)),
+        Command::Token(arguments) => on_one_thread(token::run(&context, &arguments)),
+        Command::Open(arguments) => on_one_thread(open::run(&context, &arguments)),
         Command::Stop(arguments) => on_one_thread(stop::run(&context, &arguments)),
         Command::Doctor(arguments) => on_one_thread(doctor::run(&context, &arguments)),
         Command::Config(arguments) => config::run(&context, &arguments),

@@ -9,7 +9,9 @@ use std::{
 };
 
 use serde::Deserialize;
+use serde_json::Value;
 use tenure_core::{policy::Resume, redact::SECRET_BYTES_MIN};
+use tenure_engine::EngineConfig;
 
 use crate::exit::Problem;
 
@@ -35,10 +37,36 @@ All keys and their defaults:
 
     [secrets]                       # values that are never written or shown: NAME = "value", 8 bytes or more
 
+    [remote]
+    allow = false                   # listen on other addresses than those of loopback; needs TLS or a proxy
+    names = []                      # host names under which the daemon may be reached, beside those of loopback
+    behind_proxy = "name.example"   # the host name of a proxy that speaks TLS for the daemon [default: none]
+
+    [tls]
+    on = false                      # with a certificate of its own making, unless these are given:
+    cert = "/path/cert.pem"
+    key = "/path/key.pem"
+
     [limits]
     connections_max = 4096
+    connections_per_address_max = 3072
+    streams_max = 2048              # event streams at one time
     body_bytes_max = 1048576
     attachment_bytes_max = 10485760
+    import_bytes_max = 1073741824
+    imports_max = 2
+    header_bytes_max = 32768
+    headers_max = 64
+    header_read_ms = 10000          # from the first byte of a request to the end of its head
+    body_read_ms = 30000
+    idle_ms = 75000                 # a connection without a request
+    write_stall_ms = 60000          # a client that takes nothing of what is sent to it
+    requests_per_second_max = 2000  # of one token, over time
+    requests_burst_max = 4000       # of one token, at once
+    failures_per_minute_max = 120   # requests of one address without a valid token that are told so each
+    tokens_max = 128
+    logins_max = 64                 # browsers that are logged in
+    login_ms = 43200000             # how long one stays so
     mailbox_max = 256               # commands that may wait for one session
     stop_grace_ms = 5000            # what requests under way get when the daemon stops"#;
 
@@ -57,6 +85,8 @@ pub struct Config {
     pub secrets: BTreeMap<String, Hidden>,
     pub log: Log,
     pub recovery: Recovery,
+    pub remote: Remote,
+    pub tls: Tls,
     pub limits: Limits,
 }
 
@@ -76,13 +106,74 @@ pub struct Recovery {
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    pub connections_max: Option<Positive>,
-    pub body_bytes_max: Option<Positive>,
-    pub attachment_bytes_max: Option<Positive>,
-    pub mailbox_max: Option<Positive>,
-    #[serde(rename = "stop_grace_ms", deserialize_with = "millis")]
-    pub stop_grace: Option<Duration>,
+pub struct Remote {
+    pub allow: bool,
+    pub names: Vec<String>,
+    pub behind_proxy: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tls {
+    pub on: bool,
+    pub cert: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+}
+
+/// One row for each limit: its key, what it may be, and where it holds.
+macro_rules! limits {
+    ($($key:ident: $kind:ident => $($place:ident).+;)*) => {
+        #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct Limits {
+            $(pub $key: Option<$kind>,)*
+        }
+
+        impl Limits {
+            /// Puts what the file says over the defaults.
+            pub fn lay_over(self, server: &mut tenure_server::Limits, engine: &mut EngineConfig) {
+                let places = Places { server, engine };
+                $(if let Some(said) = self.$key {
+                    places.$($place).+ = said.0;
+                })*
+            }
+
+            /// Every limit by its name in the file, and what it comes to.
+            pub fn shown(server: &mut tenure_server::Limits, engine: &mut EngineConfig) -> Vec<(&'static str, Value)> {
+                let places = Places { server, engine };
+                vec![$((concat!("limits.", stringify!($key)), $kind(places.$($place).+).shown()),)*]
+            }
+        }
+    };
+}
+
+struct Places<'a> {
+    server: &'a mut tenure_server::Limits,
+    engine: &'a mut EngineConfig,
+}
+
+limits! {
+    connections_max: Positive => server.connections_max;
+    connections_per_address_max: Positive => server.connections_per_address_max;
+    streams_max: Positive => server.streams_max;
+    body_bytes_max: Positive => server.body_bytes_max;
+    attachment_bytes_max: Positive => server.attachment_bytes_max;
+    import_bytes_max: Positive => server.import_bytes_max;
+    imports_max: Positive => server.imports_max;
+    header_bytes_max: Positive => server.header_bytes_max;
+    headers_max: Positive => server.headers_max;
+    header_read_ms: Millis => server.header_read;
+    body_read_ms: Millis => server.body_read;
+    idle_ms: Millis => server.idle;
+    write_stall_ms: Millis => server.write_stall;
+    requests_per_second_max: Positive => server.requests_per_second_max;
+    requests_burst_max: Positive => server.requests_burst_max;
+    failures_per_minute_max: Positive => server.failures_per_minute_max;
+    tokens_max: Positive => server.tokens_max;
+    logins_max: Positive => server.logins_max;
+    login_ms: Millis => server.login_time;
+    mailbox_max: Positive => engine.mailbox_max;
+    stop_grace_ms: Grace => server.stop_grace;
 }
 
 /// What an acknowledged event survives.
@@ -132,6 +223,52 @@ impl TryFrom<usize> for Positive {
     }
 }
 
+/// A wait of nothing would cut everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "u64")]
+pub struct Millis(pub Duration);
+
+impl TryFrom<u64> for Millis {
+    type Error = &'static str;
+
+    fn try_from(ms: u64) -> Result<Self, Self::Error> {
+        if ms == 0 { Err("expected a number above 0") } else { Ok(Millis(Duration::from_millis(ms))) }
+    }
+}
+
+/// A wait that may be nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(from = "u64")]
+pub struct Grace(pub Duration);
+
+impl From<u64> for Grace {
+    fn from(ms: u64) -> Self {
+        Grace(Duration::from_millis(ms))
+    }
+}
+
+impl Positive {
+    fn shown(self) -> Value {
+        self.0.into()
+    }
+}
+
+impl Millis {
+    fn shown(self) -> Value {
+        shown_ms(self.0)
+    }
+}
+
+impl Grace {
+    fn shown(self) -> Value {
+        shown_ms(self.0)
+    }
+}
+
+pub fn shown_ms(time: Duration) -> Value {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).into()
+}
+
 fn millis<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     u64::deserialize(from).map(Duration::from_millis).map(Some)
 }
@@ -177,6 +314,13 @@ mod tests {
         assert_eq!(config.idle_evict, Some(Duration::from_secs(30)));
         assert_eq!(config.recovery.resume, Some(Resume::Safe));
         assert_eq!(config.limits.connections_max, Some(Positive(4096)));
+        assert_eq!(config.tls.cert, Some("/path/cert.pem".into()));
+        // And what it calls defaults are the defaults.
+        let (mut server, mut engine) = (tenure_server::Limits::default(), EngineConfig::default());
+        let defaults = Limits::shown(&mut server, &mut engine);
+        config.limits.lay_over(&mut server, &mut engine);
+        assert_eq!(Limits::shown(&mut server, &mut engine), defaults);
+        assert!(defaults.iter().all(|(name, _)| HELP.contains(name.trim_start_matches("limits."))), "{defaults:?}");
         assert_eq!(config.verify_commands, Some(vec!["make test".into()]));
     }
 
@@ -187,6 +331,9 @@ mod tests {
             ("listen = \"here\"", "/d/config.toml:1: ", "socket address"),
             ("\n\nlisten_ = \"127.0.0.1:1\"", "/d/config.toml:3: ", "unknown field `listen_`"),
             ("[limits]\nbody_bytes_max = 0", "/d/config.toml:2: ", "above 0"),
+            ("[limits]\nidle_ms = 0", "/d/config.toml:2: ", "above 0"),
+            ("[tls]\non = 1", "/d/config.toml:2: ", "boolean"),
+            ("[remote]\nhost = \"x\"", "/d/config.toml:2: ", "unknown field `host`"),
             ("[limits]\n\nbody = 1", "/d/config.toml:3: ", "unknown field `body`"),
             ("[secrets]\nDOOR = \"short\"", "/d/config.toml:2: ", "at least 8 bytes"),
             ("durability = \"disk\"", "/d/config.toml:1: ", "unknown variant `disk`"),

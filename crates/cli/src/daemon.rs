@@ -18,7 +18,7 @@ use tenure_client::{
 
 use tokio::sync::watch;
 
-use crate::{data, exit::Problem, terminal};
+use crate::{commands::Context, data, exit::Problem, terminal};
 
 /// A background daemon ends this long after its last client and turn.
 pub const IDLE_END: Duration = Duration::from_secs(10 * 60);
@@ -34,8 +34,15 @@ const INSIST_PAUSE: Duration = Duration::from_millis(200);
 /// How much of a failed start's log is shown.
 const LOG_LINES_SHOWN: usize = 5;
 
-/// A client of the folder's daemon, which is started if there is none.
-pub async fn connect(data: &Path) -> anyhow::Result<Client> {
+/// A client of the daemon that was named, or of the folder's daemon, which is started if there is none.
+pub async fn connect(context: &Context) -> anyhow::Result<Client> {
+    match &context.remote {
+        Some(target) => Ok(Client::new(target.clone())),
+        None => connect_here(&context.data).await,
+    }
+}
+
+async fn connect_here(data: &Path) -> anyhow::Result<Client> {
     if let Some(obstacle) = data::obstacle(data) {
         return Err(Problem::no_daemon(obstacle, "choose another --data").into());
     }
@@ -66,7 +73,14 @@ pub async fn connect(data: &Path) -> anyhow::Result<Client> {
 }
 
 /// How a stream looks up where the daemon is now.
-pub fn finder(data: &Path) -> Find {
+pub fn finder(context: &Context) -> Find {
+    match context.remote.clone() {
+        Some(target) => Arc::new(move || Some(target.clone())),
+        None => finder_here(&context.data),
+    }
+}
+
+pub fn finder_here(data: &Path) -> Find {
     let data = data.to_owned();
     Arc::new(move || discover::read(&data).ok().map(|running| running.target))
 }

@@ -13,8 +13,8 @@ use tenure_wire::DaemonInfo;
 
 use crate::exit::Problem;
 
-/// Bytes of chance in a token.
-const TOKEN_BYTES: usize = 32;
+/// Shorter tokens are taken for broken files.
+const TOKEN_BYTES_MIN: usize = 32;
 
 /// The folder to use: as given, or `tenure` in the user's data folder.
 pub fn folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
@@ -45,7 +45,7 @@ pub fn make(data: &Path) -> anyhow::Result<()> {
 pub fn token(data: &Path) -> anyhow::Result<String> {
     let path = data.join(TOKEN_FILE);
     match fs::read_to_string(&path) {
-        Ok(text) if text.trim().len() >= TOKEN_BYTES => {
+        Ok(text) if text.trim().len() >= TOKEN_BYTES_MIN => {
             make_private(&path)?;
             return Ok(text.trim().to_owned());
         }
@@ -54,22 +54,20 @@ pub fn token(data: &Path) -> anyhow::Result<String> {
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
     let token = random_hex()?;
-    replace(&path, format!("{token}\n").as_bytes(), Keep::Synced)?;
+    keep_token(data, &token).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(token)
+}
+
+pub fn keep_token(data: &Path, token: &str) -> io::Result<()> {
+    replace_file(&data.join(TOKEN_FILE), format!("{token}\n").as_bytes(), Keep::Synced)
 }
 
 /// Bytes of chance, in hex: for tokens and for keys that nobody else will use.
 pub fn random_hex() -> anyhow::Result<String> {
-    let mut bytes = [0u8; TOKEN_BYTES];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())
-            .context("the system gave no random bytes")?;
-    }
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    tenure_server::random_hex().context("the system gave no random bytes")
 }
 
-fn make_private(path: &Path) -> anyhow::Result<()> {
+pub fn make_private(path: &Path) -> anyhow::Result<()> {
     let mode = fs::metadata(path)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         tracing::warn!("{} could be read by others (mode {mode:o}); it is private again", path.display());
@@ -97,16 +95,22 @@ pub enum Keep {
 
 /// Puts a private file in its place in one step: a reader sees the old or the new one, never a half.
 pub fn replace(path: &Path, bytes: &[u8], keep: Keep) -> anyhow::Result<()> {
-    let write = || -> io::Result<()> {
-        let new = path.with_extension(format!("new-{}", std::process::id()));
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(bytes)?;
-        if keep == Keep::Synced {
-            file.sync_all()?;
-        }
-        fs::rename(&new, path)
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    replace_file(path, bytes, keep).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The same, and why not is told plainly.
+pub fn replace_file(path: &Path, bytes: &[u8], keep: Keep) -> io::Result<()> {
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(bytes)?;
+    if keep == Keep::Synced {
+        file.sync_all()?;
+    }
+    fs::rename(&new, path)?;
+    match path.parent() {
+        Some(folder) if keep == Keep::Synced => fs::File::open(folder)?.sync_all(),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -106,9 +106,9 @@ fn classed(error: &anyhow::Error) -> (Exit, String, String) {
         return (problem.exit, problem.code.to_owned(), problem.hint.clone());
     }
     match error.downcast_ref::<Error>() {
-        // A command takes the token from the file, as the daemon did when it started.
         Some(refused @ Error::Refused(_)) if refused.code() == Some("unauthorized") => {
-            let hint = "the token file changed since the daemon started: end that daemon, then try again";
+            let hint = "the token file of the data folder changed behind the daemon's back: end that daemon, then try again; \
+                        for a daemon on another machine, give one of its tokens";
             (Exit::Refused, "unauthorized".into(), hint.into())
         }
         Some(refused @ Error::Refused(_)) => {

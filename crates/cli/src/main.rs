@@ -11,6 +11,8 @@ mod log;
 mod lookup;
 mod memory;
 mod permit;
+mod remote;
+mod span;
 mod standing;
 mod systemd;
 mod talk;

@@ -12,7 +12,7 @@ use reqwest::{Method, RequestBuilder, Response, header};
 use serde::{Serialize, de::DeserializeOwned};
 use tenure_wire as wire;
 
-use crate::{Error, EventStream, stream::Until};
+use crate::{Error, EventStream, Trust, stream::Until};
 
 /// How long a connection may take to come about: the daemon is on this machine.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,12 +24,18 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Target {
     base_url: String,
     token: String,
+    trust: Trust,
 }
 
 impl Target {
     pub fn new(base_url: impl Into<String>, token: impl Into<String>) -> Self {
         let base_url = base_url.into();
-        Self { base_url: base_url.trim_end_matches('/').to_owned(), token: token.into() }
+        Self { base_url: base_url.trim_end_matches('/').to_owned(), token: token.into(), trust: Trust::Nobody }
+    }
+
+    /// Whose certificate is believed, for an address that begins with `https`.
+    pub fn trusting(self, trust: Trust) -> Self {
+        Self { trust, ..self }
     }
 
     pub fn base_url(&self) -> &str {
@@ -50,21 +56,33 @@ impl fmt::Debug for Target {
 /// A cheap handle. Clones share where the daemon is, so all follow when it moves.
 #[derive(Debug, Clone)]
 pub struct Client {
-    http: reqwest::Client,
-    target: Arc<RwLock<Target>>,
+    link: Arc<RwLock<Link>>,
     key: Option<String>,
+}
+
+#[derive(Debug)]
+struct Link {
+    http: reqwest::Client,
+    target: Target,
+}
+
+impl Link {
+    fn new(target: Target) -> Self {
+        let builder = reqwest::Client::builder()
+            // A proxy named in the environment has no business between us and loopback.
+            .no_proxy()
+            .tls_backend_preconfigured(target.trust.config())
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT);
+        // With TLS made ready and these settings nothing of the builder can fail.
+        let http = builder.build().expect("an HTTP client with its TLS made ready can be made");
+        Self { http, target }
+    }
 }
 
 impl Client {
     pub fn new(target: Target) -> Self {
-        let builder = reqwest::Client::builder()
-            // A proxy named in the environment has no business between us and loopback.
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT);
-        // Without TLS and with these settings nothing of the builder can fail.
-        let http = builder.build().expect("an HTTP client without TLS can be made");
-        Self { http, target: Arc::new(RwLock::new(target)), key: None }
+        Self { link: Arc::new(RwLock::new(Link::new(target))), key: None }
     }
 
     /// The same client, whose commands carry this idempotency key. One key belongs to one command.
@@ -73,12 +91,16 @@ impl Client {
     }
 
     pub fn target(&self) -> Target {
-        self.target.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.link.read().unwrap_or_else(PoisonError::into_inner).target.clone()
     }
 
     /// Points this client and all its clones to where the daemon is now.
     pub fn retarget(&self, target: Target) {
-        *self.target.write().unwrap_or_else(PoisonError::into_inner) = target;
+        let mut link = self.link.write().unwrap_or_else(PoisonError::into_inner);
+        match link.target.trust == target.trust {
+            true => link.target = target,
+            false => *link = Link::new(target),
+        }
     }
 
     pub async fn health(&self) -> Result<wire::Health, Error> {
@@ -179,6 +201,30 @@ impl Client {
         self.answer(request).await
     }
 
+    /// Tokens by name, without their secrets.
+    pub async fn tokens(&self) -> Result<wire::TokenList, Error> {
+        self.get("/v1/tokens").await
+    }
+
+    /// A new token, with its secret this once.
+    pub async fn add_token(&self, new: &wire::NewToken) -> Result<wire::TokenMade, Error> {
+        self.post("/v1/tokens", new).await
+    }
+
+    pub async fn revoke_token(&self, name: &str) -> Result<wire::TokenRevoked, Error> {
+        self.answer(self.request(Method::DELETE, &of_token(name, ""))).await
+    }
+
+    /// A new secret for a token.
+    pub async fn rotate_token(&self, name: &str, how: &wire::RotateToken) -> Result<wire::TokenMade, Error> {
+        self.post(&of_token(name, "/rotate"), how).await
+    }
+
+    /// A link that lets one browser in, once.
+    pub async fn login(&self) -> Result<wire::Login, Error> {
+        self.post("/v1/logins", &wire::NewLogin {}).await
+    }
+
     /// Starts a turn over messages that were only appended.
     pub async fn start_turn(&self, session: &str) -> Result<wire::TurnStarted, Error> {
         self.post(&of(session, "/turns"), &wire::EmptyCommand::default()).await
@@ -243,9 +289,11 @@ impl Client {
     }
 
     fn request_without_limit(&self, method: Method, path: &str) -> RequestBuilder {
-        let target = self.target();
         let changes = method != Method::GET;
-        let request = self.http.request(method, format!("{}{path}", target.base_url)).bearer_auth(target.token);
+        let request = {
+            let Link { http, target } = &*self.link.read().unwrap_or_else(PoisonError::into_inner);
+            http.request(method, format!("{}{path}", target.base_url)).bearer_auth(&target.token)
+        };
         match &self.key {
             Some(key) if changes => request.header(wire::IDEMPOTENCY_KEY, key),
             _ => request,
@@ -296,6 +344,10 @@ impl Archive {
 
 fn of(session: &str, rest: &str) -> String {
     format!("/v1/sessions/{}{rest}", escaped(session))
+}
+
+fn of_token(name: &str, rest: &str) -> String {
+    format!("/v1/tokens/{}{rest}", escaped(name))
 }
 
 fn of_turn(session: &str, turn: &str, rest: &str) -> String {

@@ -8,7 +8,7 @@ use std::{
 
 use tenure_wire::DaemonInfo;
 
-use crate::{Client, Target};
+use crate::{Client, Target, Trust};
 
 /// The name of the note in the data folder.
 pub const NOTE_FILE: &str = "daemon.json";
@@ -19,7 +19,7 @@ pub const TOKEN_FILE: &str = "token";
 pub fn own_note(address: SocketAddr, version: &str) -> DaemonInfo {
     let pid = std::process::id();
     let start_time = start_time(pid).unwrap_or(0);
-    DaemonInfo { pid, start_time, address: address.to_string(), version: version.to_owned() }
+    DaemonInfo { pid, start_time, address: address.to_string(), version: version.to_owned(), fingerprint: None }
 }
 
 /// Whether the process that wrote the note still lives.
@@ -63,7 +63,25 @@ pub fn read(data: &Path) -> Result<Running, Absent> {
     let path = data.join(TOKEN_FILE);
     let missing = || Absent::NoToken { path: path.clone(), pid: note.pid };
     let token = read_text(&path)?.ok_or_else(missing)?.trim().to_owned();
-    Ok(Running { target: Target::new(format!("http://{}", note.address), token), note })
+    let address = reachable(&note.address);
+    let target = match &note.fingerprint {
+        None => Target::new(format!("http://{address}"), token),
+        Some(text) => {
+            let path = data.join(NOTE_FILE);
+            let trust = Trust::fingerprint(text).map_err(|why| Absent::Garbled { path, why })?;
+            Target::new(format!("https://{address}"), token).trusting(trust)
+        }
+    };
+    Ok(Running { target, note })
+}
+
+/// Who listens on every address can be reached on loopback.
+fn reachable(address: &str) -> String {
+    match address.parse::<SocketAddr>() {
+        Ok(all) if all.ip().is_unspecified() && all.is_ipv4() => format!("127.0.0.1:{}", all.port()),
+        Ok(all) if all.ip().is_unspecified() => format!("[::1]:{}", all.port()),
+        _ => address.to_owned(),
+    }
 }
 
 /// The same, and the daemon has answered.
@@ -116,6 +134,18 @@ mod tests {
         let running = read(data.path()).unwrap();
         assert_eq!(running.note, note);
         assert_eq!((running.target.base_url(), running.target.token()), ("http://127.0.0.1:1", "abc"));
+    }
+
+    #[test]
+    fn a_daemon_with_tls_is_known_by_its_fingerprint() {
+        let mut note = own_note("0.0.0.0:9".parse().unwrap(), "1.0");
+        note.fingerprint = Some("ab".repeat(32));
+        let target = read(folder_with(&note).path()).unwrap().target;
+        let expected =
+            Target::new("https://127.0.0.1:9", "abc").trusting(Trust::fingerprint(&"AB".repeat(32)).unwrap());
+        assert_eq!(target, expected);
+        note.fingerprint = Some("ab".into());
+        assert!(matches!(read(folder_with(&note).path()), Err(Absent::Garbled { .. })));
     }
 
     #[test]

@@ -6,7 +6,9 @@ mod error;
 pub mod print;
 pub mod sse;
 pub mod stream;
+mod trust;
 
 pub use client::{Archive, Client, Target};
 pub use error::Error;
 pub use stream::{EventStream, Find, Item, Until};
+pub use trust::Trust;

@@ -11,11 +11,13 @@ mod events;
 mod file;
 mod health;
 mod key;
+mod logins;
 mod messages;
 mod metrics;
 pub(crate) mod problem;
 mod query;
 mod session;
+mod tokens;
 mod tools;
 mod turn;
 mod usage;
@@ -23,6 +25,7 @@ mod view;
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
+    net::{IpAddr, Ipv4Addr},
     panic::AssertUnwindSafe,
     sync::Arc,
 };
@@ -30,19 +33,25 @@ use std::{
 use axum::{
     Router,
     extract::{DefaultBodyLimit, Request, State},
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::{get, patch, post},
+    routing::{delete, get, patch, post},
 };
 use futures::FutureExt;
-use tenure_core::{event::Actor, ids::SessionId};
+use tenure_core::ids::SessionId;
 use tenure_engine::Engine;
 use tokio::sync::{Mutex, MutexGuard, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::{About, access::Guard, limits::Limits};
-use problem::Rejection;
+use crate::{
+    About,
+    access::{Guard, caller::Caller},
+    limits::Limits,
+    listen::Peer,
+    refusals::Refusals,
+};
+use problem::{RefusedFor, Rejection};
 
 /// Updates of sessions that share a place wait for each other.
 const UPDATE_PLACES: usize = 64;
@@ -50,11 +59,13 @@ const UPDATE_PLACES: usize = 64;
 /// What every handler has at hand.
 pub(crate) struct App {
     engine: Engine,
-    guard: Guard,
+    pub(crate) guard: Guard,
     limits: Limits,
     about: About,
     stop: CancellationToken,
     answers: metrics::Answers,
+    pub(crate) refusals: Arc<Refusals>,
+    streams: Arc<Semaphore>,
     imports: Arc<Semaphore>,
     /// A partial policy is laid over the present one: between reading that and writing the whole, no other update may come.
     updates: [Mutex<()>; UPDATE_PLACES],
@@ -63,8 +74,9 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(engine: Engine, guard: Guard, limits: Limits, about: About, stop: CancellationToken) -> Self {
         let (answers, updates) = (metrics::Answers::default(), std::array::from_fn(|_| Mutex::new(())));
-        let imports = Arc::new(Semaphore::new(limits.imports_max));
-        Self { engine, guard, limits, about, stop, answers, imports, updates }
+        let (imports, streams) = (Semaphore::new(limits.imports_max), Semaphore::new(limits.streams_max));
+        let (imports, streams, refusals) = (Arc::new(imports), Arc::new(streams), Arc::default());
+        Self { engine, guard, limits, about, stop, answers, refusals, streams, imports, updates }
     }
 
     async fn update_place(&self, session: SessionId) -> MutexGuard<'_, ()> {
@@ -75,16 +87,19 @@ impl App {
     }
 }
 
-/// Who a request over this door comes from.
-fn actor() -> Actor {
-    Actor::user("http")
-}
-
 pub(crate) fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(metrics::metrics))
+        .route("/", get(logins::page))
+        // A browser that only looks ahead must not use a link up.
+        .route("/login", get(logins::login).head(async || problem::wrong_method()))
+        .route("/logout", post(logins::logout))
+        .route("/v1/logins", post(logins::link))
+        .route("/v1/tokens", get(tokens::list).post(tokens::add))
+        .route("/v1/tokens/{token}", delete(tokens::revoke))
+        .route("/v1/tokens/{token}/rotate", post(tokens::rotate))
         .route("/v1/events", get(events::of_all))
         .route("/v1/tools", get(tools::list))
         .route("/v1/usage", get(usage::show))
@@ -115,8 +130,10 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 }
 
 /// Checks who asks before anything else is looked at, and answers for a handler that panics.
-async fn at_the_door(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let mut response = match let_in(&app, &request) {
+async fn at_the_door(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let peer = request.extensions().get().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(address)| *address);
+    let told_from = if app.guard.proxied { forwarded_for(request.headers()).unwrap_or(peer) } else { peer };
+    let mut response = match let_in(&app, &mut request, peer) {
         Ok(()) => or_internal(next.run(request)).await,
         Err(rejection) => {
             body::drain(request, &app.limits).await;
@@ -124,9 +141,14 @@ async fn at_the_door(State(app): State<Arc<App>>, request: Request, next: Next) 
         }
     };
     app.answers.note(response.status());
+    if let Some(RefusedFor(code)) = response.extensions().get() {
+        app.refusals.note(code, told_from);
+    }
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     response
 }
 
@@ -138,12 +160,26 @@ async fn or_internal(answer: impl Future<Output = Response>) -> Response {
     }
 }
 
-fn let_in(app: &App, request: &Request) -> Result<(), Rejection> {
-    app.guard.check_site(request.uri(), request.headers())?;
-    match request.uri().path() {
-        "/healthz" | "/readyz" => Ok(()),
-        _ => app.guard.check_token(request.headers()).inspect(|()| app.about.visits.add()),
+/// A request that is let in carries its site, and who asks where that is known.
+fn let_in(app: &App, request: &mut Request, peer: IpAddr) -> Result<(), Rejection> {
+    let site = app.guard.check_site(request.method(), request.uri(), request.headers())?;
+    let caller = match request.uri().path() {
+        "/healthz" | "/readyz" | "/login" => None,
+        "/" => app.guard.caller(request.headers()).ok(),
+        _ => Some(app.guard.check_caller(request.method(), request.headers(), &site, peer)?),
+    };
+    if let Some(caller) = caller {
+        app.about.visits.add();
+        request.extensions_mut().insert::<Caller>(caller);
     }
+    request.extensions_mut().insert(site);
+    Ok(())
+}
+
+/// Where a proxy says that a request comes from: the last address, which is the one it saw itself.
+fn forwarded_for(headers: &HeaderMap) -> Option<IpAddr> {
+    let last = headers.get_all("x-forwarded-for").iter().next_back()?.to_str().ok()?;
+    last.rsplit(',').next()?.trim().parse().ok()
 }
 
 /// A JSON answer.
@@ -157,6 +193,23 @@ fn json(status: StatusCode, body: &impl serde::Serialize) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_address_is_the_one_the_proxy_saw() {
+        let told = |values: &[&str]| {
+            let name = header::HeaderName::from_static("x-forwarded-for");
+            let headers: HeaderMap = HeaderMap::new();
+            let headers = values.iter().fold(headers, |mut headers, value| {
+                headers.append(&name, value.parse().unwrap());
+                headers
+            });
+            forwarded_for(&headers).map(|address| address.to_string())
+        };
+        assert_eq!(told(&["10.0.0.1"]).as_deref(), Some("10.0.0.1"));
+        assert_eq!(told(&["6.6.6.6, 10.0.0.1"]).as_deref(), Some("10.0.0.1"));
+        assert_eq!(told(&["6.6.6.6", "7.7.7.7, ::1"]).as_deref(), Some("::1"));
+        assert_eq!((told(&[]), told(&["<b>"]), told(&[""])), (None, None, None));
+    }
 
     #[tokio::test]
     async fn a_panic_is_answered() {

@@ -4,7 +4,10 @@ mod access;
 mod http;
 mod limits;
 mod listen;
+mod mute;
 mod patient;
+mod refusals;
+mod tls;
 
 use std::{
     io,
@@ -19,8 +22,9 @@ use tenure_engine::Engine;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use access::Access;
+pub use access::{Access, Forgetful, Keeper, NamedToken, OWNER, random_hex, read_tokens};
 pub use limits::{Limits, TextLimits};
+pub use tls::{Made, Tls, TlsError};
 
 /// What the doors know of this daemon beside its state.
 #[derive(Debug, Clone, Default)]
@@ -56,7 +60,16 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> io::Result<()> {
     let port = listener.local_addr()?.port();
-    let app = http::App::new(engine, access.guard(port), limits.clone(), about, stop.clone());
-    listen::until_stopped(listener, http::router(Arc::new(app)), &limits, stop).await;
+    let tls = access.tls.clone();
+    let guard = access.guard(port, &limits, stop.clone());
+    let app = Arc::new(http::App::new(engine, guard, limits.clone(), about, stop.clone()));
+    let expiring = tokio::spawn({
+        let (app, stop) = (Arc::clone(&app), stop.clone());
+        async move { app.guard.end_expired(stop).await }
+    });
+    let refusals = Arc::clone(&app.refusals);
+    let door = listen::Door { router: http::router(app), limits, refusals, tls };
+    listen::until_stopped(listener, door, stop).await;
+    expiring.abort();
     Ok(())
 }

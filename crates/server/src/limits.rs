@@ -6,6 +6,22 @@ use std::time::Duration;
 pub struct Limits {
     /// Connections at one time; one more is answered `too_many_connections` and closed.
     pub connections_max: usize,
+    /// Connections at one time from one address, or one IPv6 network.
+    pub connections_per_address_max: usize,
+    /// Event streams at one time, so that some connections are left for commands.
+    pub streams_max: usize,
+    /// Requests of one token in a second, over time.
+    pub requests_per_second_max: usize,
+    /// Requests of one token at once, after a pause.
+    pub requests_burst_max: usize,
+    /// Requests of one address in a minute that showed no valid token and are told so each.
+    pub failures_per_minute_max: usize,
+    /// Named tokens.
+    pub tokens_max: usize,
+    /// Browsers that are logged in at one time; one more pushes out the oldest.
+    pub logins_max: usize,
+    /// How long a browser stays logged in.
+    pub login_time: Duration,
     pub body_bytes_max: usize,
     /// Of one attachment.
     pub attachment_bytes_max: usize,
@@ -17,8 +33,10 @@ pub struct Limits {
     pub drain_bytes_max: usize,
     pub header_bytes_max: usize,
     pub headers_max: usize,
-    /// How long a request's head may take; also how long a connection may stay idle between requests.
+    /// How long a request's head may take from its first byte on; also how long TLS may take to come about.
     pub header_read: Duration,
+    /// How long a connection may stay without a request.
+    pub idle: Duration,
     /// How long a request's body may take.
     pub body_read: Duration,
     /// How long a client may take nothing of what is written to it.
@@ -52,6 +70,14 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 4096,
+            connections_per_address_max: 3072,
+            streams_max: 2048,
+            requests_per_second_max: 2000,
+            requests_burst_max: 4000,
+            failures_per_minute_max: 120,
+            tokens_max: 128,
+            logins_max: 64,
+            login_time: Duration::from_secs(12 * 3600),
             body_bytes_max: 1024 * 1024,
             attachment_bytes_max: 10 * 1024 * 1024,
             import_bytes_max: 1024 * 1024 * 1024,
@@ -60,6 +86,7 @@ impl Default for Limits {
             header_bytes_max: 32 * 1024,
             headers_max: 64,
             header_read: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
             body_read: Duration::from_secs(30),
             write_stall: Duration::from_secs(60),
             keep_alive: Duration::from_secs(15),

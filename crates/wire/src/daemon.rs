@@ -11,4 +11,7 @@ pub struct DaemonInfo {
     /// Host and port, such as `127.0.0.1:8787`.
     pub address: String,
     pub version: String,
+    /// Where it speaks TLS: SHA-256 of its certificate, in hex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
 }

@@ -2,6 +2,7 @@
 //!
 //! Requests refuse unknown fields. Responses and events pass over them, so that an older client can read a newer daemon.
 
+mod access;
 mod daemon;
 mod event;
 mod object;
@@ -10,6 +11,7 @@ mod problem;
 mod request;
 mod response;
 
+pub use access::{Login, NewLogin, NewToken, RotateToken, TokenList, TokenMade, TokenRevoked, TokenView};
 pub use daemon::DaemonInfo;
 pub use event::{Actor, Event};
 pub use policy::{

@@ -51,7 +51,7 @@ impl From<Reach> for Scope {
 }
 
 pub async fn run(context: &Context, arguments: &Arguments, verdict: Verdict) -> anyhow::Result<Exit> {
-    let client = daemon::connect(&context.data).await?;
+    let client = daemon::connect(context).await?;
     let session = lookup::session(&client, &arguments.session).await?;
     let waiting = client.session(&session).await?.approvals;
     let tool_call_id = choose(&waiting, arguments.call.as_deref())?;

@@ -57,8 +57,8 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
     let text = text_of(&arguments.text)?;
     let person = context.output == Output::Text && arguments.approve.is_none() && terminal::is_interactive();
     let answers = if person { Answers::Person } else { Answers::Rule(arguments.approve.unwrap_or_default()) };
-    let client = daemon::connect(&context.data).await?;
-    let find = daemon::finder(&context.data);
+    let client = daemon::connect(context).await?;
+    let find = daemon::finder(context);
     let (session, seq) = match &arguments.session {
         Some(given) => known_session(&client, given).await?,
         None => {

@@ -18,7 +18,7 @@ pub struct Arguments {
 }
 
 pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
-    let client = daemon::connect(&context.data).await?;
+    let client = daemon::connect(context).await?;
     let session = lookup::session(&client, &arguments.session).await?;
     let cancel = Cancel { reason: arguments.reason.clone(), ..Cancel::default() };
     let canceling = client.cancel(&session, &cancel).await?;

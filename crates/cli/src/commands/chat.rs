@@ -107,9 +107,9 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
         (None, true) => Answers::Person,
         (approve, _) => Answers::Rule(approve.unwrap_or_default()),
     };
-    let client = daemon::connect(&context.data).await?;
+    let client = daemon::connect(context).await?;
     let mut chat = Chat {
-        find: daemon::finder(&context.data),
+        find: daemon::finder(context),
         context,
         client,
         open: None,

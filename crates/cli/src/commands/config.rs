@@ -61,7 +61,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
             let look = terminal::stdout_look();
             for Setting { name, value, origin } in &settings {
                 let origin = look.paint(Tone::Faint, origin);
-                terminal::print_line(&format!("{name:<24}  {:<28}  {origin}", value.to_string()))?;
+                terminal::print_line(&format!("{name:<34}  {:<28}  {origin}", value.to_string()))?;
             }
             terminal::print_line(&look.paint(Tone::Faint, &format!("\nfile: {}", path.display())))?;
         }

@@ -34,6 +34,7 @@ use crate::{
     exit::{Exit, Problem},
     log::{self, LogFile},
     memory,
+    remote::{self, Files, Remote, Said, TlsSource},
     standing::FileStanding,
     systemd,
     terminal::{self, Output},
@@ -53,18 +54,22 @@ const TAKE_OVER_LOOK: Duration = Duration::from_millis(20);
 /// Running supervisors are recorded here, in the data folder.
 const LEDGER: &str = "processes";
 
+/// Tokens that stand ready for rotations of the daemon's own within one life.
+const SPARE_TOKENS: usize = 8;
+
 const EXAMPLES: &str = "\
 Examples:
     tenure serve
     tenure serve --listen 127.0.0.1:0 --data ./data
     tenure serve --take-over                 after an upgrade: the new one goes on where the old one was
+    tenure serve --listen 0.0.0.0:8787 --allow-remote --tls --name box.example
     TENURE_LOG=debug tenure serve";
 
 /// Run the daemon
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", config::HELP))]
 pub struct Arguments {
-    /// Where to listen: a loopback address; port 0 takes any free one [default: 127.0.0.1:8787]
+    /// Where to listen; port 0 takes any free one [default: 127.0.0.1:8787]
     #[arg(long, env = "TENURE_LISTEN", hide_env_values = true, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// The model of sessions that name none [default: scripted]
@@ -79,6 +84,24 @@ pub struct Arguments {
     /// If a daemon runs on this data folder, end it and take its place: for upgrades
     #[arg(long)]
     take_over: bool,
+    /// Listen on an address that others can reach; needs TLS or a proxy
+    #[arg(long)]
+    allow_remote: bool,
+    /// A host name under which the daemon may be reached, beside those of loopback; may be given again
+    #[arg(long = "name", value_name = "NAME")]
+    names: Vec<String>,
+    /// The host name of a proxy that speaks TLS for the daemon
+    #[arg(long, value_name = "NAME")]
+    behind_proxy: Option<String>,
+    /// Speak TLS, with a certificate of the daemon's own making unless one is given
+    #[arg(long)]
+    tls: bool,
+    /// A certificate with its chain, as PEM
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's key, as PEM
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
     /// End when there was no client and no open turn for this long: for daemons that a command started
     #[arg(long, hide = true, value_name = "MS")]
     end_when_idle_ms: Option<u64>,
@@ -95,6 +118,7 @@ struct Settings {
     log_keep: u32,
     engine: EngineConfig,
     limits: Limits,
+    remote: Remote,
     policy: Policy,
     secrets: BTreeMap<String, Hidden>,
     secret_variables: Vec<String>,
@@ -133,18 +157,22 @@ fn open_log(path: &Path, settings: &Settings) -> anyhow::Result<LogFile> {
 
 fn settle(arguments: &Arguments, config: Config) -> anyhow::Result<Settings> {
     let listen = arguments.listen.or(config.listen).unwrap_or(LISTEN_DEFAULT);
-    check_loopback(listen)?;
+    let said = Said {
+        allow: arguments.allow_remote,
+        names: arguments.names.clone(),
+        proxy: arguments.behind_proxy.clone(),
+        tls: arguments.tls,
+        certificate: arguments.tls_cert.clone(),
+        key: arguments.tls_key.clone(),
+    };
+    let remote = remote::settle(listen, said.or(config.remote, config.tls))?;
     let mut engine = EngineConfig { verify_commands: config.verify_commands, ..EngineConfig::default() };
     if let Some(model) = arguments.default_model.clone().or(config.default_model) {
         engine.default_model = model;
     }
     let mut limits = Limits::default();
     set(&mut engine.idle_evict, config.idle_evict);
-    set(&mut engine.mailbox_max, config.limits.mailbox_max.map(|Positive(max)| max));
-    set(&mut limits.connections_max, config.limits.connections_max.map(|Positive(max)| max));
-    set(&mut limits.body_bytes_max, config.limits.body_bytes_max.map(|Positive(max)| max));
-    set(&mut limits.attachment_bytes_max, config.limits.attachment_bytes_max.map(|Positive(max)| max));
-    set(&mut limits.stop_grace, config.limits.stop_grace);
+    config.limits.lay_over(&mut limits, &mut engine);
     let durability = arguments.durability.or(config.durability).unwrap_or(Durability::Power);
     let end_when_idle = arguments.end_when_idle_ms.map(Duration::from_millis);
     let mut policy = Policy::default();
@@ -159,19 +187,11 @@ fn settle(arguments: &Arguments, config: Config) -> anyhow::Result<Settings> {
         log_keep: config.log.keep.unwrap_or(log::KEEP),
         engine,
         limits,
+        remote,
         policy,
         secrets: config.secrets,
         secret_variables: config.secret_variables,
     })
-}
-
-fn check_loopback(listen: SocketAddr) -> Result<(), Problem> {
-    if listen.ip().is_loopback() {
-        return Ok(());
-    }
-    let message = format!("{listen} is not a loopback address: the daemon is for this machine alone");
-    let hint = "use 127.0.0.1; serving others (--allow-remote, with TLS) comes with a later version";
-    Err(Problem::usage(message, hint))
 }
 
 /// Every setting of the file and what it comes to. Secrets are named, never shown.
@@ -179,8 +199,9 @@ pub fn shown(arguments: &Arguments, config: Config) -> anyhow::Result<Vec<(&'sta
     let Settings {
         listen,
         durability,
-        engine,
-        limits,
+        mut engine,
+        mut limits,
+        remote,
         policy,
         secrets,
         secret_variables,
@@ -188,30 +209,36 @@ pub fn shown(arguments: &Arguments, config: Config) -> anyhow::Result<Vec<(&'sta
         log_bytes_max,
         log_keep,
         ..
-    } = settle(arguments, config)?;
+    } = settle(arguments, config.clone())?;
     let durability = match durability {
         Durability::Power => "power",
         Durability::Process => "process",
     };
-    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    Ok(vec![
+    let (certificate, key) = match &remote.tls {
+        TlsSource::Files { certificate, key } => (Some(certificate), Some(key)),
+        TlsSource::Own | TlsSource::Off => (None, None),
+    };
+    let mut all = vec![
         ("listen", json!(listen)),
         ("default_model", json!(engine.default_model)),
         ("durability", json!(durability)),
         ("verify_commands", json!(engine.verify_commands)),
-        ("idle_evict_ms", json!(ms(engine.idle_evict))),
+        ("idle_evict_ms", config::shown_ms(engine.idle_evict)),
         ("secret_variables", json!(secret_variables)),
         ("log.file", json!(log)),
         ("log.bytes_max", json!(log_bytes_max)),
         ("log.keep", json!(log_keep)),
         ("recovery.resume", json!(policy.recovery.resume)),
         ("secrets", json!(secrets.keys().collect::<Vec<_>>())),
-        ("limits.connections_max", json!(limits.connections_max)),
-        ("limits.body_bytes_max", json!(limits.body_bytes_max)),
-        ("limits.attachment_bytes_max", json!(limits.attachment_bytes_max)),
-        ("limits.mailbox_max", json!(engine.mailbox_max)),
-        ("limits.stop_grace_ms", json!(ms(limits.stop_grace))),
-    ])
+        ("remote.allow", json!(arguments.allow_remote || config.remote.allow)),
+        ("remote.names", json!(remote.names)),
+        ("remote.behind_proxy", json!(remote.proxy)),
+        ("tls.on", json!(remote.tls != TlsSource::Off)),
+        ("tls.cert", json!(certificate)),
+        ("tls.key", json!(key)),
+    ];
+    all.extend(config::Limits::shown(&mut limits, &mut engine));
+    Ok(all)
 }
 
 fn set<T>(place: &mut T, said: Option<T>) {
@@ -233,6 +260,11 @@ async fn serve(context: &Context, settings: Settings, log_file: Option<LogFile>)
     let options = tenure_store::Options { durability, ..Default::default() };
     let store = open_store(data, options, settings.take_over).await?;
     let token = data::token(data)?;
+    let keeper = Files(data.clone());
+    let named = keeper.named()?;
+    let tls = settings.remote.tls(data)?;
+    // Made now, so that they are kept out of texts from the beginning.
+    let spare: Vec<String> = (0..SPARE_TOKENS).map(|_| data::random_hex()).collect::<anyhow::Result<_>>()?;
     let listener = listen(settings.listen).await?;
     let tools = tools(data, &settings.secret_variables).await?;
     let engine = Engine::start(Parts {
@@ -240,12 +272,13 @@ async fn serve(context: &Context, settings: Settings, log_file: Option<LogFile>)
         models: Arc::new(ScriptedRegistry::default()),
         tools: Arc::new(tenure_tools::Registry::new(tools)),
         clock: Arc::new(SystemClock::new()?),
-        secrets: secrets(&token, settings.secrets, &settings.secret_variables),
+        secrets: secrets(&token, &spare, settings.secrets, &settings.secret_variables),
         standing: Arc::new(FileStanding::open(data)?),
         config: settings.engine,
     })
     .await;
-    let note = discover::own_note(listener.local_addr()?, VERSION);
+    let mut note = discover::own_note(listener.local_addr()?, VERSION);
+    note.fingerprint = tls.as_ref().map(|tls| tls.fingerprint().to_owned());
     data::write_note(data, &note)?;
     greet(context, &note)?;
     systemd::ready(listener.local_addr()?);
@@ -256,7 +289,16 @@ async fn serve(context: &Context, settings: Settings, log_file: Option<LogFile>)
         tokio::spawn(stop_when_idle(stop.clone(), data.clone(), engine.clone(), visits.clone(), idle));
     }
     let about = About { durability: durability_name.into(), policy: settings.policy, visits };
-    let served = tenure_server::serve(listener, engine.clone(), Access::new(token), settings.limits, about, stop).await;
+    let access = Access {
+        spare,
+        named,
+        keeper: Arc::new(keeper),
+        allowed_hosts: settings.remote.hosts(),
+        proxy: settings.remote.proxy,
+        tls,
+        ..Access::new(token)
+    };
+    let served = tenure_server::serve(listener, engine.clone(), access, settings.limits, about, stop).await;
     systemd::stopping();
     data::remove_note(data);
     engine.shutdown().await;
@@ -296,9 +338,14 @@ fn not_opened(data: &Path, error: tenure_store::Error) -> Problem {
 
 /// Where systemd listens for us, or else where we are told to.
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    if let Some((given, address)) = systemd::listener()? {
-        check_loopback(address)?;
-        return Ok(TcpListener::from_std(given)?);
+    if let Some(given) = systemd::listener()? {
+        // What we are told to listen on was looked at before.
+        if !given.1.ip().is_loopback() && given.1 != address {
+            let message = format!("the socket that systemd gives, {}, can be reached by others", given.1);
+            let hint = "use a loopback address; or allow exactly that one with `listen` and [remote] in config.toml";
+            return Err(Problem::usage(message, hint).into());
+        }
+        return Ok(TcpListener::from_std(given.0)?);
     }
     TcpListener::bind(address).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
@@ -330,12 +377,15 @@ fn supervisor() -> anyhow::Result<PathBuf> {
 }
 
 /// What must never be written or shown: our own token, what looks secret in our environment, and what the user names.
-fn secrets(token: &str, named: BTreeMap<String, Hidden>, variables: &[String]) -> Secrets {
+fn secrets(token: &str, spare: &[String], named: BTreeMap<String, Hidden>, variables: &[String]) -> Secrets {
     let known =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let secret = known.filter(|(name, _)| is_secret_name(name) || variables.contains(name));
     let named = named.into_iter().map(|(name, Hidden(value))| (name, value));
-    Secrets::new(secret.chain(named).chain([("TENURE_TOKEN".to_owned(), token.to_owned())]))
+    let own = std::iter::once(("TENURE_TOKEN".to_owned(), token.to_owned()));
+    // Each has a name of its own: a mark must stand for one value.
+    let coming = spare.iter().enumerate().map(|(at, token)| (format!("TENURE_TOKEN_{}", at + 1), token.clone()));
+    Secrets::new(secret.chain(named).chain(own).chain(coming))
 }
 
 fn greet(context: &Context, note: &DaemonInfo) -> anyhow::Result<()> {
@@ -343,16 +393,20 @@ fn greet(context: &Context, note: &DaemonInfo) -> anyhow::Result<()> {
     let (data, token_file) = (context.data.display(), token_file.display());
     if context.output == Output::Json {
         let told = json!({
-            "address": address, "pid": note.pid, "version": note.version,
+            "address": address, "pid": note.pid, "version": note.version, "fingerprint": note.fingerprint,
             "data": data.to_string(), "token_file": token_file.to_string(),
         });
         return ignore_closed(terminal::print_line(&told.to_string()));
     }
+    let (scheme, certificate) = match &note.fingerprint {
+        None => ("http", String::new()),
+        Some(fingerprint) => ("https", format!("Certificate: SHA-256 {fingerprint}\n")),
+    };
     let lines = format!(
-        "Tenure {VERSION} listens on http://{address} (process {}).\n\
+        "Tenure {VERSION} listens on {scheme}://{address} (process {}).\n\
          Data folder: {data}\n\
-         Token file:  {token_file}\n\
-         Try it:      curl -H \"Authorization: Bearer $(cat '{token_file}')\" http://{address}/v1/sessions\n\
+         Token file:  {token_file}\n{certificate}\
+         Try it:      curl -H \"Authorization: Bearer $(cat '{token_file}')\" {scheme}://{address}/v1/sessions\n\
          Stop it with Ctrl-C.",
         note.pid
     );

@@ -154,7 +154,7 @@ fn cursor(given: &str) -> Result<String, String> {
 }
 
 pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
-    let client = daemon::connect(&context.data).await?;
+    let client = daemon::connect(context).await?;
     match &arguments.command {
         Command::Show { session } => show(context, &client, session).await,
         Command::Events { session, follow, after } => {
@@ -325,7 +325,7 @@ async fn events(
     after: Option<&str>,
 ) -> anyhow::Result<Exit> {
     let session = lookup::session(client, given).await?;
-    let mut stream = client.events(&session, until).finding(daemon::finder(&context.data));
+    let mut stream = client.events(&session, until).finding(daemon::finder(context));
     if let Some(cursor) = after {
         stream = stream.after(cursor);
     }

@@ -74,7 +74,7 @@ impl Arguments {
 
 pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
     let wanted = arguments.wanted()?;
-    let client = daemon::connect(&context.data).await?;
+    let client = daemon::connect(context).await?;
     let most = if arguments.all { usize::MAX } else { usize::from(arguments.limit) };
     let rows = lookup::sessions(&client, most, &wanted).await?;
     match context.output {

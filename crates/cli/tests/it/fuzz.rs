@@ -33,6 +33,11 @@ fn config() {
 }
 
 #[test]
+fn tokens() {
+    gives_up(target!("tokens"), "tokens.json");
+}
+
+#[test]
 fn always() {
     gives_up(target!("always"), "always.json");
 }

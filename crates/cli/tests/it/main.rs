@@ -1,5 +1,6 @@
 //! End to end through the real binary: each test has its own data folder, its own daemon and a free port.
 
+mod access;
 mod ask;
 mod background;
 mod chat;

@@ -43,6 +43,7 @@ impl Reader {
         let (find, kept) = (daemon.find(), seen.clone());
         let path = format!("/v1/sessions/{session}/events");
         let task = tokio::spawn(async move {
+            let _ = rustls::crypto::ring::default_provider().install_default();
             let http = reqwest::Client::builder().no_proxy().build().unwrap();
             loop {
                 if let Some(target) = find() {

@@ -83,15 +83,8 @@ impl Drop for Folder {
 /// The binary, free of what this shell is set to.
 pub fn tenure() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
-    for name in [
-        "TENURE_DATA",
-        "TENURE_LISTEN",
-        "TENURE_DEFAULT_MODEL",
-        "TENURE_DURABILITY",
-        "TENURE_LOG",
-        "TENURE_LOG_FILE",
-        "RUST_LOG",
-    ] {
+    let of_ours = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with("TENURE_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| of_ours(name) || name == "RUST_LOG") {
         command.env_remove(name);
     }
     command

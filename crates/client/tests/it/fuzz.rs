@@ -78,3 +78,13 @@ fn note() {
         }
     });
 }
+
+#[test]
+fn fingerprint() {
+    target!("fingerprint").cases(1000).run(|input| {
+        let Ok(text) = std::str::from_utf8(input) else { return };
+        let Ok(trust) = tenure_client::Trust::fingerprint(text) else { return };
+        let plain: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+        assert_eq!(tenure_client::Trust::fingerprint(&plain), Ok(trust), "the digits alone say the same");
+    });
+}

@@ -14,13 +14,14 @@ use tenure_engine::NewFile;
 use tenure_wire as wire;
 
 use super::{
-    App, actor, body,
+    App, body,
     file::{self, File},
     json, key,
     problem::{Rejection, internal},
     query::{InFile, InSession, Nothing, Params},
     view,
 };
+use crate::access::caller::Caller;
 
 /// What a file of an unknown kind is.
 const UNKNOWN_TYPE: &str = "application/octet-stream";
@@ -29,6 +30,7 @@ const FIELD: &str = "file";
 
 pub(crate) async fn upload(
     State(app): State<Arc<App>>,
+    caller: Caller,
     InSession(session): InSession,
     _: Params<Nothing>,
     request: Request,
@@ -47,7 +49,7 @@ pub(crate) async fn upload(
     }
     // In a task of its own: a client that goes away in the middle leaves no file that nobody names.
     let engine = app.engine.clone();
-    let attaching = tokio::spawn(async move { engine.attach(session, file, key, actor()).await });
+    let attaching = tokio::spawn(async move { engine.attach(session, file, key, caller.actor()).await });
     match attaching.await.map_err(|error| internal(&error.to_string()))?? {
         Answer::Attached { attachment } => Ok(json(StatusCode::CREATED, &view::attachment(&attachment))),
         _ => Err(internal("an attachment was answered as something else")),

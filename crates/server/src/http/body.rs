@@ -66,6 +66,27 @@ impl<T: Keyed> FromRequest<Arc<App>> for Sent<T> {
     }
 }
 
+/// A body without a key, for what must not be done twice or told twice. One that is left out stands for an empty object.
+pub(crate) struct Plain<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Plain<T> {
+    type Rejection = Rejection;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Rejection> {
+        let (parts, body) = request.into_parts();
+        let bytes = read(&parts.headers, body, &app.limits, app.limits.body_bytes_max).await?;
+        if parts.headers.contains_key(tenure_wire::IDEMPOTENCY_KEY) {
+            return Err(Rejection::new(
+                StatusCode::BAD_REQUEST,
+                "bad_idempotency_key",
+                "what this makes is told once, so that it cannot be repeated",
+                "leave the key out",
+            ));
+        }
+        parse(if bytes.is_empty() { b"{}" } else { &bytes }).map(Plain)
+    }
+}
+
 /// A JSON body of at most so many bytes.
 pub(crate) async fn sent<T: Keyed>(request: Request, limits: &Limits, bytes_max: usize) -> Result<Sent<T>, Rejection> {
     let (parts, body) = request.into_parts();

@@ -12,15 +12,17 @@ use tenure_core::{
 use tenure_wire as wire;
 
 use super::{
-    App, actor,
+    App,
     body::Sent,
     convert, json,
     problem::{Rejection, internal},
     query::{InSession, Nothing, Params},
 };
+use crate::access::caller::Caller;
 
 pub(crate) async fn send_message(
     State(app): State<Arc<App>>,
+    caller: Caller,
     InSession(session): InSession,
     _: Params<Nothing>,
     Sent { body, key }: Sent<wire::SendMessage>,
@@ -32,11 +34,12 @@ pub(crate) async fn send_message(
         delivery: body.delivery.map_or(Delivery::Queue, convert::core_delivery),
         auto_run: body.auto_run,
     };
-    run(&app, session, command, key).await
+    run(&app, &caller, session, command, key).await
 }
 
 pub(crate) async fn approve(
     State(app): State<Arc<App>>,
+    caller: Caller,
     InSession(session): InSession,
     _: Params<Nothing>,
     Sent { body, key }: Sent<wire::Approve>,
@@ -50,28 +53,30 @@ pub(crate) async fn approve(
         scope: body.scope.map_or(Scope::Once, convert::core_scope),
         reason: body.reason,
     };
-    run(&app, session, command, key).await
+    run(&app, &caller, session, command, key).await
 }
 
 pub(crate) async fn cancel(
     State(app): State<Arc<App>>,
+    caller: Caller,
     InSession(session): InSession,
     _: Params<Nothing>,
     Sent { body, key }: Sent<wire::Cancel>,
 ) -> Result<Response, Rejection> {
     app.limits.text.reason(body.reason.as_deref())?;
     let turn_id = turn_in_body(body.turn_id.as_deref())?;
-    run(&app, session, Command::Cancel { turn_id, reason: body.reason }, key).await
+    run(&app, &caller, session, Command::Cancel { turn_id, reason: body.reason }, key).await
 }
 
 pub(crate) async fn end(
     State(app): State<Arc<App>>,
+    caller: Caller,
     InSession(session): InSession,
     _: Params<Nothing>,
     Sent { body, key }: Sent<wire::End>,
 ) -> Result<Response, Rejection> {
     app.limits.text.reason(body.reason.as_deref())?;
-    run(&app, session, Command::End { reason: body.reason }, key).await
+    run(&app, &caller, session, Command::End { reason: body.reason }, key).await
 }
 
 fn turn_in_body(name: Option<&str>) -> Result<Option<TurnId>, Rejection> {
@@ -85,11 +90,12 @@ fn bad_id(field: &str, error: &tenure_core::ids::BadId) -> Rejection {
 /// Hands a command to the engine and shows its answer.
 pub(crate) async fn run(
     app: &App,
+    caller: &Caller,
     session: SessionId,
     command: Command,
     key: Option<String>,
 ) -> Result<Response, Rejection> {
-    let answer = app.engine.command(session, command, key, actor()).await?;
+    let answer = app.engine.command(session, command, key, caller.actor()).await?;
     Ok(match answer {
         Answer::Message { message_id, turn_id } => {
             let turn_id = turn_id.map(|turn| turn.to_string());

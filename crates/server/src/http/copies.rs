@@ -20,7 +20,7 @@ use tenure_wire as wire;
 use tokio::{sync::mpsc, time::timeout};
 
 use super::{
-    App, actor,
+    App,
     body::{Sent, drain_body},
     json, key,
     problem::{Rejection, internal},
@@ -28,6 +28,7 @@ use super::{
     session::set_header,
     view,
 };
+use crate::access::caller::Caller;
 
 /// Pieces of an upload that may wait to be unpacked.
 const PIECES_MAX: usize = 8;
@@ -36,6 +37,7 @@ const ARCHIVE_TYPES: [&str; 3] = [wire::ARCHIVE, "application/x-gzip", "applicat
 
 pub(crate) async fn fork(
     State(app): State<Arc<App>>,
+    caller: Caller,
     InSession(session): InSession,
     _: Params<Nothing>,
     Sent { body, key }: Sent<wire::Fork>,
@@ -51,7 +53,7 @@ pub(crate) async fn fork(
     let new = NewFork { seq, title, labels: labels.unwrap_or_default(), model, workspace_path };
     let engine = app.engine.clone();
     // In a task of its own: a client that goes away in the middle does not leave half a session behind.
-    let forking = tokio::spawn(async move { engine.fork(session, new, key, actor()).await });
+    let forking = tokio::spawn(async move { engine.fork(session, new, key, caller.actor()).await });
     let forked = forking.await.map_err(|error| internal(&error.to_string()))??;
     let forked_from = view::origin(Origin { session_id: session, seq: forked.seq });
     created(forked.session_id.to_string(), |session_id| wire::Forked { session_id, forked_from })
@@ -66,14 +68,19 @@ fn created<T: serde::Serialize>(session: String, body: impl FnOnce(String) -> T)
 
 pub(crate) async fn export(
     State(app): State<Arc<App>>,
+    caller: Caller,
     InSession(session): InSession,
     _: Params<Nothing>,
 ) -> Result<Response, Rejection> {
     let export = app.engine.export(session).await?;
-    let pieces = futures::stream::unfold(export, |mut export| async {
-        let piece = export.next().await?;
+    let pieces = futures::stream::unfold((export, caller.life), |(mut export, life)| async {
+        let piece = tokio::select! {
+            biased;
+            () = life.cancelled() => Err(Error::Closed),
+            piece = export.next() => piece?,
+        };
         // The answer is under way: all that can be done about an error is to cut it off, so that it is not taken for whole.
-        Some((piece.inspect_err(|error| tracing::warn!("an export was cut: {error}")), export))
+        Some((piece.inspect_err(|error| tracing::warn!("an export was cut: {error}")), (export, life)))
     });
     let head = [
         (header::CONTENT_TYPE, wire::ARCHIVE.to_owned()),
@@ -90,6 +97,7 @@ pub(crate) struct How {
 
 pub(crate) async fn import(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Params(how): Params<How>,
     request: Request,
 ) -> Result<Response, Rejection> {
@@ -110,7 +118,7 @@ pub(crate) async fn import(
     let (engine, handle) = (app.engine.clone(), tokio::runtime::Handle::current());
     let importing = tokio::task::spawn_blocking(move || {
         let mut upload = Upload { arriving, piece: Bytes::new() };
-        let imported = engine.import(&mut upload, new, key, actor(), &handle)?;
+        let imported = engine.import(&mut upload, new, key, caller.actor(), &handle)?;
         Ok::<Imported, Error>(imported)
     });
     let fed = feed(body, pieces, &app).await;

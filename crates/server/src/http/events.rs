@@ -14,6 +14,7 @@ use serde::Deserialize;
 use tenure_core::{cursor::Cursor, event::Body as EventBody};
 use tenure_engine::{Error, FeedItem, FeedSubscription, StreamItem, Subscription};
 use tenure_wire::{EVENT_STREAM, LAST_EVENT_ID, NDJSON};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -21,6 +22,7 @@ use super::{
     problem::Rejection,
     query::{InSession, Params, bad_cursor, bad_query},
 };
+use crate::access::caller::Caller;
 
 /// Tells proxies to pass each event on at once.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
@@ -45,6 +47,7 @@ pub(crate) struct From {
 
 pub(crate) async fn events(
     State(app): State<Arc<App>>,
+    caller: Caller,
     InSession(session): InSession,
     Params(from): Params<From>,
     headers: HeaderMap,
@@ -53,13 +56,15 @@ pub(crate) async fn events(
     let ends = if from.follow.unwrap_or(true) { Ends::WhenStopped } else { Ends::AtThePresent };
     let format = Format::asked_for(&headers);
     let types = from.types.as_deref().map(types).transpose()?;
+    let place = place(&app)?;
     let subscription = app.engine.events(session, after, ends == Ends::WhenStopped).await?;
-    Ok(told(&app, items(subscription, types), format, ends))
+    Ok(told(&app, items(subscription, types), format, ends, caller.life, place))
 }
 
 /// All sessions at the level of their status.
 pub(crate) async fn of_all(
     State(app): State<Arc<App>>,
+    caller: Caller,
     Params(from): Params<From>,
     headers: HeaderMap,
 ) -> Result<Response, Rejection> {
@@ -69,13 +74,29 @@ pub(crate) async fn of_all(
     };
     let ends = if from.follow.unwrap_or(true) { Ends::WhenStopped } else { Ends::AtThePresent };
     let types = from.types.as_deref().map(types).transpose()?;
+    let place = place(&app)?;
     let feed = app.engine.feed(after, ends == Ends::WhenStopped);
-    Ok(told(&app, items(feed, types), Format::asked_for(&headers), ends))
+    Ok(told(&app, items(feed, types), Format::asked_for(&headers), ends, caller.life, place))
 }
 
-fn told<T: Tellable>(app: &App, items: Items<T>, format: Format, ends: Ends) -> Response {
-    let (keep_alive, stop) = (app.limits.keep_alive, app.stop.clone());
-    let told = Told { items, pieces: VecDeque::new(), format, ends, keep_alive, stop };
+/// A place among the streams.
+fn place(app: &App) -> Result<OwnedSemaphorePermit, Rejection> {
+    Arc::clone(&app.streams).try_acquire_owned().map_err(|_| {
+        let (detail, hint) = ("there are as many event streams as there may be", "close one, then try again");
+        Rejection::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", detail, hint).header(header::RETRY_AFTER, "5")
+    })
+}
+
+fn told<T: Tellable>(
+    app: &App,
+    items: Items<T>,
+    format: Format,
+    ends: Ends,
+    life: CancellationToken,
+    place: OwnedSemaphorePermit,
+) -> Response {
+    let keep_alive = app.limits.keep_alive;
+    let told = Told { items, pieces: VecDeque::new(), format, ends, keep_alive, life, _place: place };
     let head = [(header::CONTENT_TYPE, format.media_type()), (X_ACCEL_BUFFERING, "no")];
     (StatusCode::OK, head, Body::from_stream(told.into_stream())).into_response()
 }
@@ -223,7 +244,9 @@ struct Told<T> {
     format: Format,
     ends: Ends,
     keep_alive: Duration,
-    stop: CancellationToken,
+    /// Ends with the daemon, and with the token or cookie that the client showed.
+    life: CancellationToken,
+    _place: OwnedSemaphorePermit,
 }
 
 impl<T: Tellable> Told<T> {
@@ -246,9 +269,9 @@ impl<T: Tellable> Told<T> {
         }
         tokio::select! {
             biased;
-            () = self.stop.cancelled() => match self.ends {
+            () = self.life.cancelled() => match self.ends {
                 Ends::WhenStopped => None,
-                Ends::AtThePresent => Some(Err(io::Error::other("the daemon stops"))),
+                Ends::AtThePresent => Some(Err(io::Error::other("the daemon stops, or the token is not valid any more"))),
             },
             item = self.items.next() => match item? {
                 Ok(item) => {

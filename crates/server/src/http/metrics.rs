@@ -77,6 +77,10 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>, _: Params<Nothing>) -> 
     for (code, count) in app.answers.seen() {
         page.value("tenure_http_responses_total", &[("code", &code.to_string())], count);
     }
+    page.head("tenure_refusals_total", "counter", "Requests and connections turned away since the start, by reason.");
+    for (reason, count) in app.refusals.seen() {
+        page.value("tenure_refusals_total", &[("reason", reason)], count);
+    }
     page.process();
     ([(header::CONTENT_TYPE, MEDIA_TYPE)], page.0).into_response()
 }

@@ -1,5 +1,7 @@
 //! Refusals and failures as `application/problem+json`: a stable code, one plain sentence, a hint. Internals never show.
 
+use std::time::Duration;
+
 use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
@@ -11,6 +13,10 @@ use tenure_wire::{PROBLEM_JSON, Problem};
 
 /// Longer sentences are cut: they may repeat what the client sent.
 const DETAIL_CHARS_MAX: usize = 500;
+
+/// The code of a refusal, beside the answer that tells it.
+#[derive(Debug, Clone)]
+pub(crate) struct RefusedFor(pub(crate) String);
 
 /// An answer that says no.
 #[derive(Debug)]
@@ -50,6 +56,28 @@ impl Rejection {
         self
     }
 
+    /// In whole seconds, and at least one.
+    pub(crate) fn retry_after(mut self, wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        self.0.headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        self
+    }
+
+    pub(crate) fn code(&self) -> &str {
+        &self.0.problem.code
+    }
+
+    /// A whole HTTP answer, for a connection that gets no further.
+    pub(crate) fn as_bytes(&self) -> Vec<u8> {
+        let Inner { problem, headers } = &*self.0;
+        let body = serde_json::to_string(problem).unwrap_or_default();
+        let mut head = format!("HTTP/1.1 {} {}\r\ncontent-type: {PROBLEM_JSON}\r\n", problem.status, problem.title);
+        for (name, value) in headers {
+            head += &format!("{name}: {}\r\n", value.to_str().unwrap_or_default());
+        }
+        format!("{head}connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    }
+
     fn info(mut self, info: Value) -> Self {
         self.0.problem.info = info;
         self
@@ -67,7 +95,9 @@ impl IntoResponse for Rejection {
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         // Text and numbers alone: this cannot fail.
         let body = serde_json::to_vec(&problem).unwrap_or_default();
-        (status, headers, [(header::CONTENT_TYPE, PROBLEM_JSON)], body).into_response()
+        let mut response = (status, headers, [(header::CONTENT_TYPE, PROBLEM_JSON)], body).into_response();
+        response.extensions_mut().insert(RefusedFor(problem.code));
+        response
     }
 }
 
@@ -205,16 +235,6 @@ pub(crate) fn internal(cause: &str) -> Rejection {
         "something went wrong inside the daemon",
         "look at the daemon's log",
     )
-}
-
-/// A whole HTTP answer, for a connection that gets no further.
-pub(crate) fn too_many_connections() -> Vec<u8> {
-    let status = StatusCode::SERVICE_UNAVAILABLE;
-    let rejection =
-        Rejection::new(status, "too_many_connections", "the daemon has no room for another connection", "close one");
-    let body = serde_json::to_string(&rejection.0.problem).unwrap_or_default();
-    let head = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n";
-    format!("{head}connection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ async fn path(parts: &mut Parts, app: &Arc<App>) -> Result<RawPathParams, Reject
     RawPathParams::from_request_parts(parts, app).await.map_err(|_| problem::unknown_path())
 }
 
-fn named<'a>(path: &'a RawPathParams, name: &str) -> &'a str {
+pub(crate) fn named<'a>(path: &'a RawPathParams, name: &str) -> &'a str {
     path.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
 }
 
@@ -69,7 +69,7 @@ async fn session_of(path: &RawPathParams, app: &App) -> Result<SessionId, Reject
 }
 
 /// A foreign text as a sentence may repeat it.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let short: String = text.chars().filter(|c| !c.is_control()).take(64).collect();
     format!("'{short}'")
 }

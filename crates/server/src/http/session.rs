@@ -17,7 +17,7 @@ use tenure_engine::{Found, Wanted};
 use tenure_wire::{CreateSession, Created, End, Ended, Patch, SessionList};
 
 use super::{
-    App, actor,
+    App,
     body::Sent,
     command::run,
     convert, json,
@@ -25,9 +25,11 @@ use super::{
     query::{InSession, Nothing, Params, bad_cursor, if_match, page_limit},
     view,
 };
+use crate::access::caller::Caller;
 
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
+    caller: Caller,
     _: Params<Nothing>,
     Sent { body, key }: Sent<CreateSession>,
 ) -> Result<Response, Rejection> {
@@ -35,7 +37,7 @@ pub(crate) async fn create(
     let engine = app.engine.clone();
     // In a task of its own: a client that goes away in the middle does not leave half a session behind.
     let new = convert::new_session(body, app.about.policy.clone());
-    let making = tokio::spawn(async move { engine.create(new, key, actor()).await });
+    let making = tokio::spawn(async move { engine.create(new, key, caller.actor()).await });
     let session = making.await.map_err(|error| internal(&error.to_string()))??;
     let mut response = json(StatusCode::CREATED, &Created { session_id: session.to_string() });
     set_header(&mut response, header::LOCATION, format!("/v1/sessions/{session}"))?;
@@ -97,6 +99,7 @@ fn shown(session: &Session) -> Result<Response, Rejection> {
 
 pub(crate) async fn update(
     State(app): State<Arc<App>>,
+    caller: Caller,
     InSession(session): InSession,
     _: Params<Nothing>,
     headers: HeaderMap,
@@ -124,7 +127,7 @@ pub(crate) async fn update(
         if_match,
         said,
     }));
-    app.engine.command(session, command, key, actor()).await?;
+    app.engine.command(session, command, key, caller.actor()).await?;
     drop(place);
     shown(&*app.engine.session(session).await?)
 }
@@ -140,6 +143,7 @@ pub(crate) struct Deletion {
 /// Ends the session, or deletes it. One that has ended already is told as it ended.
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
+    caller: Caller,
     InSession(session): InSession,
     Params(deletion): Params<Deletion>,
     Sent { body, key }: Sent<End>,
@@ -148,13 +152,13 @@ pub(crate) async fn delete(
     if deletion.purge.unwrap_or(false) {
         // Whoever asks may go away meanwhile; it is done all the same.
         let engine = app.engine.clone();
-        let purging = tokio::spawn(async move { engine.purge(session, actor()).await });
+        let purging = tokio::spawn(async move { engine.purge(session, caller.actor()).await });
         purging.await.map_err(|error| internal(&error.to_string()))??;
         return Ok(json(StatusCode::OK, &Ended { status: "purged".into() }));
     }
     let state = app.engine.session(session).await?;
     match state.life {
-        Life::Open => run(&app, session, Command::End { reason: body.reason }, key).await,
+        Life::Open => run(&app, &caller, session, Command::End { reason: body.reason }, key).await,
         _ => Ok(json(StatusCode::OK, &Ended { status: state.status().into() })),
     }
 }

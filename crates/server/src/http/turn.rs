@@ -16,32 +16,36 @@ use super::{
     query::{InSession, InTurn, Nothing, Params, bad_query},
     view,
 };
+use crate::access::{caller::Caller, unauthorized};
 
 pub(crate) async fn start(
     State(app): State<Arc<App>>,
+    caller: Caller,
     InSession(session): InSession,
     _: Params<Nothing>,
     Sent { key, .. }: Sent<EmptyCommand>,
 ) -> Result<Response, Rejection> {
-    run(&app, session, Command::StartTurn, key).await
+    run(&app, &caller, session, Command::StartTurn, key).await
 }
 
 pub(crate) async fn retry(
     State(app): State<Arc<App>>,
+    caller: Caller,
     InTurn(session, turn_id): InTurn,
     _: Params<Nothing>,
     Sent { key, .. }: Sent<EmptyCommand>,
 ) -> Result<Response, Rejection> {
-    run(&app, session, Command::Retry { turn_id }, key).await
+    run(&app, &caller, session, Command::Retry { turn_id }, key).await
 }
 
 pub(crate) async fn resume(
     State(app): State<Arc<App>>,
+    caller: Caller,
     InTurn(session, turn_id): InTurn,
     _: Params<Nothing>,
     Sent { key, .. }: Sent<EmptyCommand>,
 ) -> Result<Response, Rejection> {
-    run(&app, session, Command::Resume { turn_id }, key).await
+    run(&app, &caller, session, Command::Resume { turn_id }, key).await
 }
 
 #[derive(Deserialize)]
@@ -52,6 +56,7 @@ pub(crate) struct Wait {
 
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
+    caller: Caller,
     InTurn(session, turn): InTurn,
     Params(Wait { wait_ms }): Params<Wait>,
 ) -> Result<Response, Rejection> {
@@ -60,9 +65,11 @@ pub(crate) async fn show(
     }
     let wait = wait_ms.map(Duration::from_millis);
     let record = tokio::select! {
+        biased;
         record = app.engine.turn(session, turn, wait) => record?,
         // A stop does not wait for those who wait: they get what is known now.
         () = app.stop.cancelled() => app.engine.turn(session, turn, None).await?,
+        () = caller.life.cancelled() => return Err(unauthorized()),
     };
     Ok(json(StatusCode::OK, &view::turn(record)))
 }

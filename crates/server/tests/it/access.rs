@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use crate::rig::{Daemon, TOKEN, headers};
+use crate::rig::{Daemon, TOKEN, client, headers};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_but_health_needs_the_token() {
     let daemon = Daemon::start().await;
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let http = client();
     for path in ["/healthz", "/readyz"] {
         assert_eq!(daemon.send(http.get(daemon.url(path))).await.status, 200, "{path}");
     }

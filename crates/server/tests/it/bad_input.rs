@@ -57,7 +57,6 @@ fn create(field: &str, value: Value, code: &'static str, says: &'static str) -> 
 
 fn paths_and_methods() -> Vec<Row> {
     vec![
-        get("/", 404, "unknown_path", "path"),
         get("/v1", 404, "unknown_path", "path"),
         get("/v1/sessions/", 404, "unknown_path", "path"),
         get("/v1/sessions/{s}/", 404, "unknown_path", "path"),

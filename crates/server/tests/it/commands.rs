@@ -110,7 +110,11 @@ async fn who_did_it_is_in_every_event() {
     daemon.completed(&daemon.rested(&session, &turn).await);
     let events = daemon.events(&session).await;
     for wire_type in ["session_created", "message_added", "turn_started"] {
-        assert_eq!(only(&events, wire_type)["actor"], json!({ "kind": "user", "surface": "http" }), "{wire_type}");
+        assert_eq!(
+            only(&events, wire_type)["actor"],
+            json!({ "kind": "user", "id": "owner", "surface": "http" }),
+            "{wire_type}"
+        );
     }
     assert_eq!(only(&events, "model_output_completed")["actor"]["kind"], "agent");
 }

@@ -44,7 +44,8 @@ async fn a_thousand_idle_connections_hurt_nobody() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_head_that_drips_and_a_connection_that_idles_are_closed() {
-    let limits = Limits { header_read: Duration::from_millis(200), ..Limits::default() };
+    let limits =
+        Limits { header_read: Duration::from_millis(200), idle: Duration::from_millis(400), ..Limits::default() };
     let daemon = Daemon::with_limits(limits).await;
     let mut dripping = TcpStream::connect(daemon.address).await.unwrap();
     let mut idle = TcpStream::connect(daemon.address).await.unwrap();

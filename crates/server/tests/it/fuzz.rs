@@ -5,17 +5,15 @@ use std::time::Duration;
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 use tenure_fuzzkit::{Dice, mutated, target};
+use tenure_server::Limits;
 use tokio::time::timeout;
 
-use crate::rig::{Daemon, Got, PATIENCE, TOKEN, text_step};
+use crate::rig::{Daemon, Got, PATIENCE, TOKEN, client, text_step};
 
 /// Sessions and turns pile up; a fresh daemon now and then keeps that small.
 const CASES_A_DAEMON: usize = 500;
 /// How long the start of an endless answer is waited for.
 const HEAD: Duration = Duration::from_secs(10);
-
-/// Longer ones are not sent.
-const URL_BYTES_MAX: usize = 4096;
 
 /// One request as a corpus file has it: a line `METHOD path`, header lines, an empty line, the body.
 struct Request {
@@ -70,11 +68,6 @@ impl Scene {
         let workspace = self.daemon.workspace().display().to_string();
         let path = fill(&request.path);
         let Ok(url) = Url::parse(&self.daemon.url(&path)) else { return };
-        // A head that is too long is answered by the connection itself, without a body; `connections` looks at that.
-        let headers: usize = request.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if url.as_str().len() > URL_BYTES_MAX || headers > URL_BYTES_MAX {
-            return;
-        }
         // A changed path must not lead to another machine.
         if url.host_str() != Some("127.0.0.1") || url.port() != Some(self.daemon.address.port()) {
             return;
@@ -84,7 +77,7 @@ impl Scene {
             Err(error) => error.into_bytes(),
         };
         let before = self.state().await;
-        let mut sent = reqwest::Client::new().request(request.method, url).bearer_auth(TOKEN).body(body);
+        let mut sent = client().request(request.method, url).bearer_auth(TOKEN).body(body);
         for (name, value) in request.headers {
             let own =
                 ["authorization", "host", "content-length", "transfer-encoding", "connection", "expect", "upgrade"];
@@ -171,5 +164,40 @@ fn feed() {
         let Ok(text) = std::str::from_utf8(input) else { return };
         let Ok(cursor) = text.parse::<tenure_engine::FeedCursor>() else { return };
         assert_eq!(cursor.to_string(), text, "a place with two spellings");
+    });
+}
+
+/// Heads byte for byte, as no client of ours would send them: each gets a whole answer or a closed door, and nothing is done.
+#[test]
+fn head() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    // A head that is cut short is waited for.
+    let limits =
+        || Limits { header_read: Duration::from_millis(100), idle: Duration::from_millis(100), ..Limits::default() };
+    let daemon = runtime.block_on(Daemon::with_limits(limits()));
+    target!("head").cases(150).at_most(2000).run(|input| {
+        let answer = runtime.block_on(daemon.raw(input));
+        if answer.is_empty() {
+            return;
+        }
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("half an answer: {answer:?}"));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok());
+        let status = status.unwrap_or_else(|| panic!("no status: {answer:?}"));
+        assert!((200..500).contains(&status), "{answer:?}");
+        if status >= 400 && !input.starts_with(b"HEAD ") {
+            assert!(head.contains("application/problem+json") && body.contains("\"code\""), "{answer:?}");
+        }
+        assert!(status >= 400 || !head.contains("set-cookie"), "a stranger got in: {answer:?}");
+    });
+    let tokens = runtime.block_on(async { daemon.get("/v1/tokens").await.ok() });
+    assert_eq!(tokens["tokens"], json!([]));
+}
+
+#[test]
+fn tokens() {
+    target!("tokens").cases(1000).run(|input| {
+        let Ok(tokens) = tenure_server::read_tokens(input) else { return };
+        let kept = serde_json::to_vec(&json!({ "tokens": tokens })).unwrap();
+        assert_eq!(tenure_server::read_tokens(&kept), Ok(tokens), "what is kept is read as it was");
     });
 }

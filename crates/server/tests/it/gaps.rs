@@ -31,7 +31,6 @@ gaps! {
     "runs: /v1/runs" => |d, _| path_is_unknown(d, "/v1/runs".into());
     "websocket: /ws" => |d, _| path_is_unknown(d, "/ws".into());
     "mcp: /mcp" => |d, _| path_is_unknown(d, "/mcp".into());
-    "page: /" => |d, _| path_is_unknown(d, "/".into());
     "review: patch_review request" => |d, _| review_is_refused(d, "request");
     "review: patch_review auto" => |d, _| review_is_refused(d, "auto");
     "tools: repo_tree" => |d, _| tool_is_unknown(d, "repo_tree");

@@ -4,12 +4,15 @@ mod acceptance;
 mod access;
 mod attachments;
 mod bad_input;
+mod browser;
 mod commands;
 mod connections;
 mod copies;
 mod fuzz;
 mod gaps;
+mod limits;
 mod lists;
+mod logins;
 mod purge;
 mod rig;
 mod s1_api;
@@ -18,6 +21,8 @@ mod s1_events;
 mod s1_loop;
 mod sessions;
 mod streams;
+mod tls;
+mod tokens;
 
 #[test]
 fn every_file_here_is_part_of_this_binary() {

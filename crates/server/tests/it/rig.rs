@@ -84,17 +84,21 @@ impl Daemon {
     }
 
     pub async fn with_limits(limits: Limits) -> Daemon {
-        Self::build(MemoryStore::new(), Arc::new(tempfile::tempdir().unwrap()), limits).await
+        Self::with(limits, Access::new(TOKEN)).await
+    }
+
+    pub async fn with(limits: Limits, access: Access) -> Daemon {
+        Self::build(MemoryStore::new(), Arc::new(tempfile::tempdir().unwrap()), limits, access).await
     }
 
     /// With a data folder on disk; the same folder again is a restart.
     pub async fn on_disk(files: Arc<TempDir>) -> Daemon {
         let options = Options { durability: Durability::Process, ..Options::default() };
         let store = FileStore::open(files.path().join("data"), options).unwrap();
-        Self::build(store, files, Limits::default()).await
+        Self::build(store, files, Limits::default(), Access::new(TOKEN)).await
     }
 
-    async fn build(store: Arc<dyn Store>, files: Arc<TempDir>, limits: Limits) -> Daemon {
+    async fn build(store: Arc<dyn Store>, files: Arc<TempDir>, limits: Limits, access: Access) -> Daemon {
         fs::create_dir_all(files.path().join("workspace")).unwrap();
         let mark = files.path().display().to_string();
         let tools = ToolsConfig::new(supervisor(), files.path().join("processes"), mark);
@@ -112,9 +116,8 @@ impl Daemon {
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let about = About { durability: "memory".into(), ..About::default() };
-        let access = Access::new(TOKEN);
         let serving = tokio::spawn(tenure_server::serve(listener, engine.clone(), access, limits, about, stop.clone()));
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let http = client();
         Daemon { address, engine, files, http, stop, serving: Some(serving) }
     }
 
@@ -243,6 +246,21 @@ impl Daemon {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
+    /// A request that shows nothing.
+    pub fn bare(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        self.http.request(method, self.url(path))
+    }
+
+    /// How often requests were refused for this.
+    pub async fn refusals(&self, reason: &str) -> u64 {
+        let page = self.get("/metrics").await;
+        let page = page.body.as_str().unwrap();
+        let line = format!("tenure_refusals_total{{reason=\"{reason}\"}} ");
+        let count = page.lines().find_map(|found| found.strip_prefix(&line));
+        count.unwrap_or_else(|| panic!("no {line} in {page}")).parse().unwrap()
+    }
+
     /// One request byte for byte, and all that comes back until the daemon closes.
     pub async fn raw(&self, request: &[u8]) -> String {
         let mut socket = TcpStream::connect(self.address).await.unwrap();
@@ -264,6 +282,17 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.stop.cancel();
     }
+}
+
+/// A client without cookies that follows no redirect.
+pub fn client() -> reqwest::Client {
+    client_with(reqwest::Client::builder())
+}
+
+pub fn client_with(builder: reqwest::ClientBuilder) -> reqwest::Client {
+    // Whoever is first has it for all.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    builder.no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap()
 }
 
 fn merge(into: &mut Value, from: Value) {

@@ -14,7 +14,7 @@ use super::{
     report::{Report, Seen},
 };
 use crate::{
-    daemon::{finder, insist},
+    daemon::{finder_here, insist},
     exit::Problem,
     terminal::{self, Output},
 };
@@ -42,7 +42,7 @@ impl Story {
     /// Starts the daemon, makes a session and sends the request.
     pub async fn begin(stage: &Stage, output: Output, daemon: &mut Daemon) -> anyhow::Result<Story> {
         let (client, pid) = daemon.start().await?;
-        let find = finder(&stage.data);
+        let find = finder_here(&stage.data);
         let create = CreateSession {
             workspace_path: stage.repo.to_string_lossy().into_owned(),
             model: Some(MODEL.into()),

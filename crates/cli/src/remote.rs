@@ -1,0 +1,293 @@
+//! Daemons on other machines, from both sides: which one a command speaks to, and what a daemon needs before it lets others
+//! reach it.
+
+use std::{
+    fs, io,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use tenure_client::{Target, Trust};
+use tenure_server::{Made, Tls};
+
+use crate::{
+    args::Global,
+    config::{self, Hidden},
+    data,
+    exit::Problem,
+};
+
+/// The daemon's own certificate and key, where it made them itself.
+const CERTIFICATE_FILE: &str = "tls-cert.pem";
+const KEY_FILE: &str = "tls-key.pem";
+/// Where systems keep the authorities they trust.
+const AUTHORITIES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+/// Names of this machine that a certificate of our own holds.
+const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// The daemon that flags and environment name, if they do.
+pub fn target(global: &Global) -> anyhow::Result<Option<Target>> {
+    let Some(url) = &global.url else { return Ok(None) };
+    let token = match (&global.token_file, &global.token) {
+        (Some(path), _) => read(path, "the token")?.trim().to_owned(),
+        (None, Some(Hidden(token))) => token.trim().to_owned(),
+        (None, None) => {
+            let hint = "give the file that holds it with --token-file, or set TENURE_TOKEN";
+            return Err(Problem::usage("there is no token for that daemon", hint).into());
+        }
+    };
+    let target = Target::new(url, token);
+    if url.starts_with("https://") {
+        return Ok(Some(target.trusting(trust(global)?)));
+    }
+    let host = url.strip_prefix("http://").map(|rest| rest.split('/').next().unwrap_or(""));
+    match host.map(is_loopback) {
+        Some(true) => Ok(Some(target)),
+        Some(false) => {
+            let message = format!("{url} is on another machine: without TLS anybody between could read the token");
+            Err(Problem::usage(message, "use an address that begins with https://").into())
+        }
+        None => Err(Problem::usage(format!("{url} is no address"), "such as https://box.example:8787").into()),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name).trim_matches(['[', ']']);
+    name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn trust(global: &Global) -> anyhow::Result<Trust> {
+    if let Some(text) = &global.fingerprint {
+        return Trust::fingerprint(text).map_err(|why| Problem::usage(why, "as `tenure serve` printed it").into());
+    }
+    let known = global.ca.clone().or_else(|| AUTHORITIES.iter().map(PathBuf::from).find(|path| path.exists()));
+    let Some(path) = known else {
+        let hint = "give --fingerprint, or a file of certificates with --ca";
+        return Err(Problem::usage("this system names no authorities to trust", hint).into());
+    };
+    let pem = read(&path, "certificates")?;
+    Trust::roots(pem.as_bytes())
+        .map_err(|why| Problem::usage(format!("{}: {why}", path.display()), "give another file with --ca").into())
+}
+
+fn read(path: &Path, what: &str) -> anyhow::Result<String> {
+    fs::read_to_string(path)
+        .map_err(|error| Problem::usage(format!("cannot read {what} from {}: {error}", path.display()), "").into())
+}
+
+/// How a daemon lets others reach it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Remote {
+    /// Names and addresses under which it may be reached, beside those of loopback.
+    pub names: Vec<String>,
+    pub proxy: Option<String>,
+    pub tls: TlsSource,
+}
+
+/// Where the certificate comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum TlsSource {
+    /// There is none: the daemon speaks plainly.
+    #[default]
+    Off,
+    /// Made by the daemon itself, once, and kept in the data folder.
+    Own,
+    Files {
+        certificate: PathBuf,
+        key: PathBuf,
+    },
+}
+
+/// What was said about it, by flags or file.
+#[derive(Debug, Clone, Default)]
+pub struct Said {
+    pub allow: bool,
+    pub names: Vec<String>,
+    pub proxy: Option<String>,
+    pub tls: bool,
+    pub certificate: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+}
+
+/// Refuses to be reached by others unless that was said, and said in a way that keeps the token to itself.
+pub fn settle(listen: SocketAddr, said: Said) -> Result<Remote, Problem> {
+    let tls = match (said.certificate, said.key) {
+        (Some(certificate), Some(key)) => TlsSource::Files { certificate, key },
+        (None, None) if said.tls => TlsSource::Own,
+        (None, None) => TlsSource::Off,
+        _ => return Err(Problem::usage("a certificate needs its key, and a key its certificate", "give both")),
+    };
+    let how = "either --tls (or --tls-cert FILE --tls-key FILE), or --behind-proxy NAME where a proxy speaks TLS";
+    if !listen.ip().is_loopback() && !said.allow {
+        let message = format!("{listen} is not a loopback address: others could reach the daemon");
+        return Err(Problem::usage(message, format!("use 127.0.0.1; or --allow-remote with {how}")));
+    }
+    if !listen.ip().is_loopback() && tls == TlsSource::Off && said.proxy.is_none() {
+        let message = format!("on {listen} without TLS anybody between could read the token");
+        return Err(Problem::usage(message, format!("add {how}")));
+    }
+    let mut names = said.names;
+    if let Some(bad) = names.iter().chain(&said.proxy).find(|name| !is_host(name)) {
+        return Err(Problem::usage(format!("'{bad}' is no host name"), "without scheme and port, such as box.example"));
+    }
+    if !listen.ip().is_unspecified() && !listen.ip().is_loopback() {
+        names.push(listen.ip().to_string());
+    }
+    Ok(Remote { names, proxy: said.proxy, tls })
+}
+
+fn is_host(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    name.parse::<IpAddr>().is_ok() || (!name.is_empty() && name.len() <= 253 && name.bytes().all(plain))
+}
+
+impl Remote {
+    /// The names as a `Host` header spells them.
+    pub fn hosts(&self) -> Vec<String> {
+        let spelled = |name: &String| match name.parse::<IpAddr>() {
+            Ok(IpAddr::V6(address)) => format!("[{address}]"),
+            _ => name.clone(),
+        };
+        self.names.iter().map(spelled).collect()
+    }
+
+    pub fn tls(&self, data: &Path) -> anyhow::Result<Option<Tls>> {
+        let (certificate, key) = match &self.tls {
+            TlsSource::Off => return Ok(None),
+            TlsSource::Files { certificate, key } => (certificate.clone(), key.clone()),
+            TlsSource::Own => self.own(data)?,
+        };
+        let (pem, key_pem) = (read(&certificate, "the certificate")?, read(&key, "the key")?);
+        let tls = Tls::from_pem(pem.as_bytes(), key_pem.as_bytes()).map_err(|error| {
+            let message = format!("{}: {error}", certificate.display());
+            Problem::usage(
+                message,
+                "give a certificate and its key as PEM files; files that the daemon made may be removed",
+            )
+        })?;
+        Ok(Some(tls))
+    }
+
+    /// The files of our own certificate, made at the first start.
+    fn own(&self, data: &Path) -> anyhow::Result<(PathBuf, PathBuf)> {
+        let (certificate, key) = (data.join(CERTIFICATE_FILE), data.join(KEY_FILE));
+        if !certificate.exists() || !key.exists() {
+            let names = LOCAL_NAMES.into_iter().map(str::to_owned).chain(self.names.iter().cloned());
+            let Made { certificate_pem, key_pem } = Tls::make(names.collect()).context("TLS")?;
+            data::replace(&key, key_pem.as_bytes(), data::Keep::Synced)?;
+            data::replace(&certificate, certificate_pem.as_bytes(), data::Keep::Synced)?;
+        }
+        data::make_private(&key)?;
+        Ok((certificate, key))
+    }
+}
+
+impl Said {
+    /// What the file says, unless flags say it too.
+    pub fn or(self, remote: config::Remote, tls: config::Tls) -> Self {
+        Said {
+            allow: self.allow || remote.allow,
+            names: if self.names.is_empty() { remote.names } else { self.names },
+            proxy: self.proxy.or(remote.behind_proxy),
+            tls: self.tls || tls.on,
+            certificate: self.certificate.or(tls.cert),
+            key: self.key.or(tls.key),
+        }
+    }
+}
+
+/// Keeps tokens in the data folder.
+pub struct Files(pub PathBuf);
+
+impl Files {
+    const TOKENS: &str = "tokens.json";
+
+    /// The named tokens. A file that cannot be understood is refused: nobody is let in or shut out by mistake.
+    pub fn named(&self) -> anyhow::Result<Vec<tenure_server::NamedToken>> {
+        let path = self.0.join(Self::TOKENS);
+        match fs::read(&path) {
+            Ok(bytes) => {
+                data::make_private(&path)?;
+                tenure_server::read_tokens(&bytes).map_err(|why| {
+                    let hint = "mend the file, or remove it to forget all tokens but the daemon's own";
+                    Problem::usage(format!("{}: {why}", path.display()), hint).into()
+                })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(vec![]),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+}
+
+impl tenure_server::Keeper for Files {
+    fn keep_named(&self, json: &[u8]) -> io::Result<()> {
+        data::replace_file(&self.0.join(Self::TOKENS), json, data::Keep::Synced)
+    }
+
+    fn keep_own(&self, token: &str) -> io::Result<()> {
+        data::keep_token(&self.0, token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settled(listen: &str, said: Said) -> Result<Remote, String> {
+        settle(listen.parse().unwrap(), said).map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn others_are_let_in_only_when_it_was_said_and_said_safely() {
+        let allow = Said { allow: true, ..Said::default() };
+        let tls = Said { tls: true, ..allow.clone() };
+        let proxy = Said { proxy: Some("tenure.example".into()), ..allow.clone() };
+        let unsaid = Said { allow: false, ..tls.clone() };
+        for (listen, said, fits) in [
+            ("127.0.0.1:1", Said::default(), true),
+            ("[::1]:1", Said::default(), true),
+            ("0.0.0.0:1", Said::default(), false),
+            ("0.0.0.0:1", allow.clone(), false),
+            ("0.0.0.0:1", unsaid, false),
+            ("0.0.0.0:1", tls.clone(), true),
+            ("[::]:1", proxy, true),
+            ("127.0.0.1:1", Said { certificate: Some("c".into()), ..allow.clone() }, false),
+            ("127.0.0.1:1", Said { names: vec!["https://box".into()], ..allow.clone() }, false),
+            ("127.0.0.1:1", Said { proxy: Some("box:443".into()), ..allow }, false),
+        ] {
+            assert_eq!(settled(listen, said.clone()).is_ok(), fits, "{listen} {said:?}");
+        }
+        let remote = settled("192.0.2.7:1", tls).unwrap();
+        assert_eq!((remote.hosts(), remote.tls), (vec!["192.0.2.7".to_owned()], TlsSource::Own));
+    }
+
+    #[test]
+    fn our_own_certificate_is_made_once_and_private() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let data = tempfile::tempdir().unwrap();
+        let remote = Remote { names: vec!["box.example".into()], proxy: None, tls: TlsSource::Own };
+        let first = remote.tls(data.path()).unwrap().unwrap();
+        let again = remote.tls(data.path()).unwrap().unwrap();
+        assert_eq!(first.fingerprint(), again.fingerprint());
+        let mode = fs::metadata(data.path().join(KEY_FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        fs::write(data.path().join(CERTIFICATE_FILE), "nothing").unwrap();
+        assert!(remote.tls(data.path()).is_err());
+    }
+
+    #[test]
+    fn loopback_is_told_from_elsewhere() {
+        for (host, near) in [
+            ("127.0.0.1:8787", true),
+            ("localhost", true),
+            ("[::1]:8787", true),
+            ("box.example:8787", false),
+            ("localhost.example", false),
+            ("127.0.0.1.example:1", false),
+        ] {
+            assert_eq!(is_loopback(host), near, "{host}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Spans of time as people write them: `90s`, `10m`, `12h`, `30d`.
+
+/// A span in milliseconds, above nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Millis(pub u64);
+
+pub fn parse(text: &str) -> Result<Millis, String> {
+    let bad = || format!("'{text}' is no time: write a number and s, m, h or d, such as 12h");
+    let (number, unit) = text.split_at(text.char_indices().next_back().ok_or_else(bad)?.0);
+    let unit_ms: u64 = match unit {
+        "s" => 1000,
+        "m" => 60 * 1000,
+        "h" => 3600 * 1000,
+        "d" => 24 * 3600 * 1000,
+        _ => return Err(bad()),
+    };
+    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(bad());
+    }
+    let ms = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_ms));
+    ms.filter(|ms| *ms > 0).map(Millis).ok_or_else(bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans() {
+        for (text, ms) in [("1s", 1000), ("10m", 600_000), ("2h", 7_200_000), ("30d", 2_592_000_000)] {
+            assert_eq!(parse(text), Ok(Millis(ms)), "{text}");
+        }
+        for bad in
+            ["", "s", "1", "0s", "-1s", "+1s", "1.5h", "1 h", "1w", "1ü", "99999999999999999999d", "9999999999999999d"]
+        {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

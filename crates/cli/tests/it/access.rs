@@ -1,0 +1,211 @@
+//! Tokens, links and daemons for other machines, through the real binary.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, process::Stdio};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tenure_client::{Client, Target, discover};
+
+use crate::rig::{Daemon, Folder, PATIENCE, Ran, signal, wait_for_end};
+
+/// A command that is told where its daemon is.
+fn elsewhere(folder: &Folder, url: &str, token: &str, arguments: &[&str]) -> Ran {
+    let mut command = folder.command(arguments);
+    command.env("TENURE_URL", url).env("TENURE_TOKEN", token).env("TENURE_DATA", "/nowhere");
+    Ran::of(command.output().unwrap())
+}
+
+#[tokio::test]
+async fn tokens_are_made_used_rotated_and_revoked() {
+    let folder = Folder::new();
+    let mut daemon = Daemon::start(folder.data()).await;
+    let url = daemon.client().target().base_url().to_owned();
+    let made = folder.tenure(&["token", "add", "ci", "--expires", "2h"]).exits(0);
+    let secret = made.stdout.trim().to_owned();
+    assert!(secret.starts_with("tenure_") && !made.stderr.contains(&secret), "{made:?}");
+    assert!(made.stderr.contains("until 20"), "{made:?}");
+    let listed = folder.tenure(&["token", "list", "--json"]).exits(0).json();
+    assert_eq!(listed["tokens"][0]["name"], "ci");
+    assert_eq!(listed["tokens"][0]["last4"], secret[secret.len() - 4..]);
+    let file = folder.data().join("tokens.json");
+    let kept = fs::read_to_string(&file).unwrap();
+    assert!(!kept.contains(&secret[7..]), "{kept}");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+
+    elsewhere(&folder, &url, &secret, &["sessions"]).exits(0);
+    let refused = elsewhere(&folder, &url, &secret, &["token", "list", "--json"]).exits(4);
+    assert_eq!(refused.error()["code"], "not_allowed");
+    assert_eq!(folder.tenure(&["token", "add", "ci", "--json"]).exits(4).error()["code"], "token_exists");
+    folder.tenure(&["token", "add", "x", "--expires", "soon"]).exits(2);
+
+    // It holds after a crash.
+    daemon.kill9();
+    daemon.restart().await;
+    let url = daemon.client().target().base_url().to_owned();
+    elsewhere(&folder, &url, &secret, &["sessions"]).exits(0);
+    let rotated = folder.tenure(&["token", "rotate", "ci", "--json"]).exits(0).json();
+    let second = rotated["token"].as_str().unwrap();
+    assert_eq!(elsewhere(&folder, &url, &secret, &["sessions", "--json"]).exits(4).error()["code"], "unauthorized");
+    elsewhere(&folder, &url, second, &["sessions"]).exits(0);
+    folder.tenure(&["token", "revoke", "ci"]).exits(0);
+    assert_eq!(elsewhere(&folder, &url, second, &["sessions", "--json"]).exits(4).error()["code"], "unauthorized");
+    daemon.kill9();
+    daemon.restart().await;
+    let url = daemon.client().target().base_url().to_owned();
+    elsewhere(&folder, &url, second, &["sessions"]).exits(4);
+    for secret in [&secret, second] {
+        assert!(!daemon.log().contains(secret), "a secret is in the log");
+    }
+}
+
+#[tokio::test]
+async fn the_daemons_own_token_is_rotated_while_it_runs() {
+    let folder = Folder::new();
+    let mut daemon = Daemon::start(folder.data()).await;
+    let before = daemon.client().target();
+    let said = folder.tenure(&["token", "rotate"]).exits(0);
+    let path = folder.data().join("token");
+    let token = fs::read_to_string(&path).unwrap().trim().to_owned();
+    assert_ne!(token, before.token());
+    assert!(!said.stdout.contains(&token), "{said:?}");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let old = Client::new(before);
+    assert_eq!(old.tokens().await.unwrap_err().code(), Some("unauthorized"));
+    folder.tenure(&["sessions"]).exits(0);
+    // What reads the file is not told either.
+    let script = serde_json::json!({ "name": "spy", "steps": [
+        { "do": [{ "call": { "name": "shell", "input": { "command": format!("cat {}", path.display()) } } }] },
+    ] });
+    let asked = folder.tenure(&["ask", "--approve", "all", "--model", &folder.script(&script), "go", "--json"]);
+    assert!(!asked.stdout.contains(&token) && asked.stdout.contains("${secret:TENURE_TOKEN_"), "{asked:?}");
+    daemon.kill9();
+    daemon.restart().await;
+    assert_eq!(daemon.client().target().token(), token);
+    assert!(!daemon.log().contains(&token));
+}
+
+#[tokio::test]
+async fn open_prints_a_link_that_works_once() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(folder.data()).await;
+    let link = folder.tenure(&["open", "--print"]).exits(0).stdout.trim().to_owned();
+    assert!(link.starts_with(&format!("{}/login?code=", daemon.client().target().base_url())), "{link}");
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let none = reqwest::redirect::Policy::none();
+    let http = reqwest::Client::builder().no_proxy().redirect(none).build().unwrap();
+    let first = http.get(&link).send().await.unwrap();
+    assert_eq!(first.status(), 303);
+    assert!(first.headers()["set-cookie"].to_str().unwrap().contains("HttpOnly"));
+    assert_eq!(http.get(&link).send().await.unwrap().status(), 403);
+    assert!(folder.tenure(&["open", "--json"]).exits(0).json()["url"].is_string());
+    let code = link.split("code=").nth(1).unwrap();
+    assert!(!daemon.log().contains(code), "the log holds the code");
+}
+
+#[test]
+fn other_addresses_are_refused_unless_it_is_done_right() {
+    let folder = Folder::new();
+    for arguments in [
+        &["--listen", "0.0.0.0:0"][..],
+        &["--listen", "0.0.0.0:0", "--tls"],
+        &["--listen", "0.0.0.0:0", "--allow-remote"],
+        &["--listen", "[::]:0", "--allow-remote", "--name", "box.example"],
+        &["--listen", "127.0.0.1:0", "--tls-cert", "/nowhere/cert.pem"],
+        &["--listen", "127.0.0.1:0", "--behind-proxy", "https://box.example"],
+        &["--listen", "127.0.0.1:0", "--tls-cert", "/nowhere/cert.pem", "--tls-key", "/nowhere/key.pem"],
+    ] {
+        let ran = folder.tenure(&[&["serve", "--json"], arguments].concat()).exits(2);
+        assert_ne!(ran.error()["message"], "", "{ran:?}");
+        assert_eq!(ran.stdout, "", "{ran:?}");
+    }
+    let hint = folder.tenure(&["serve", "--listen", "0.0.0.0:0", "--allow-remote"]).exits(2).stderr;
+    assert!(hint.contains("--tls") && hint.contains("--behind-proxy"), "{hint}");
+}
+
+#[tokio::test]
+async fn a_daemon_with_tls_is_known_by_its_fingerprint_or_its_certificate() {
+    let folder = Folder::new();
+    let mut daemon = Daemon::start_with(folder.data(), &["--tls", "--name", "box.example"]).await;
+    let url = daemon.client().target().base_url().to_owned();
+    assert!(url.starts_with("https://127.0.0.1:"), "{url}");
+    // Whoever has the data folder finds it as always.
+    folder.tenure(&["sessions"]).exits(0);
+    let note = discover::read(&folder.data()).unwrap().note;
+    let fingerprint = note.fingerprint.unwrap();
+    assert!(daemon.log().contains(&format!("Certificate: SHA-256 {fingerprint}")), "{}", daemon.log());
+    let token = folder.tenure(&["token", "add", "laptop", "--json"]).exits(0).json()["token"].clone();
+    let token = token.as_str().unwrap();
+    elsewhere(&folder, &url, token, &["sessions", "--fingerprint", &fingerprint]).exits(0);
+    let wrong = fingerprint.replace(&fingerprint[..2], if fingerprint.starts_with("00") { "11" } else { "00" });
+    elsewhere(&folder, &url, token, &["sessions", "--fingerprint", &wrong]).exits(3);
+    elsewhere(&folder, &url, token, &["sessions", "--fingerprint", "ab"]).exits(2);
+    let certificate = folder.data().join("tls-cert.pem");
+    elsewhere(&folder, &url, token, &["sessions", "--ca", certificate.to_str().unwrap()]).exits(0);
+    // Nobody of whom the system has heard signed it.
+    elsewhere(&folder, &url, token, &["sessions"])
+        .exits(if std::path::Path::new("/etc/ssl/certs/ca-certificates.crt").exists() { 3 } else { 2 });
+    assert_eq!(fs::metadata(folder.data().join("tls-key.pem")).unwrap().permissions().mode() & 0o777, 0o600);
+    daemon.kill9();
+    daemon.restart().await;
+    assert_eq!(discover::read(&folder.data()).unwrap().note.fingerprint.as_deref(), Some(&*fingerprint));
+    // A stream goes through it too.
+    let asked =
+        elsewhere(&folder, daemon.client().target().base_url(), token, &["ask", "hi", "--fingerprint", &fingerprint]);
+    assert!(asked.exits(0).stdout.contains("hi"));
+}
+
+#[tokio::test]
+async fn a_daemon_on_every_address_is_found_on_loopback() {
+    let folder = Folder::new();
+    let arguments = ["serve", "--json", "--listen", "0.0.0.0:0", "--allow-remote", "--tls"];
+    let mut child = folder.command(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let began = std::time::Instant::now();
+    let client = loop {
+        match discover::find(&folder.data()).await {
+            Ok((client, _)) => break client,
+            Err(absent) => assert!(began.elapsed() < PATIENCE, "{absent}"),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    };
+    assert!(client.target().base_url().starts_with("https://127.0.0.1:"), "{:?}", client.target());
+    assert!(client.tokens().await.is_ok());
+    signal(child.id(), Signal::TERM);
+    assert!(wait_for_end(&mut child).await.success());
+}
+
+#[tokio::test]
+async fn a_token_does_not_travel_plainly() {
+    let folder = Folder::new();
+    let ran = elsewhere(&folder, "http://box.example:8787", "secret-token", &["sessions"]).exits(2);
+    assert!(ran.stderr.contains("https://") && !ran.stderr.contains("secret-token"), "{ran:?}");
+    elsewhere(&folder, "box.example", "secret-token", &["sessions"]).exits(2);
+    let mut command = folder.command(&["sessions"]);
+    command.env("TENURE_URL", "https://box.example");
+    assert!(Ran::of(command.output().unwrap()).exits(2).stderr.contains("--token-file"));
+    // A token in a file, for a daemon on loopback.
+    let daemon = Daemon::start(folder.data()).await;
+    let target = daemon.client().target();
+    let mut command = folder.command(&["sessions", "--url", target.base_url(), "--token-file"]);
+    command.arg(folder.data().join("token")).env("TENURE_DATA", "/nowhere");
+    Ran::of(command.output().unwrap()).exits(0);
+    let stranger = Client::new(Target::new(target.base_url().replace("http", "https"), target.token()));
+    assert!(stranger.health().await.is_err(), "no TLS is spoken there");
+}
+
+#[tokio::test]
+async fn limits_of_the_file_hold_and_are_shown() {
+    let folder = Folder::new();
+    folder.config("[limits]\nbody_bytes_max = 300\ntokens_max = 1\nidle_ms = 1234\n");
+    let daemon = Daemon::start(folder.data()).await;
+    folder.tenure(&["token", "add", "one"]).exits(0);
+    assert_eq!(folder.tenure(&["token", "add", "two", "--json"]).exits(4).error()["code"], "too_many_tokens");
+    let asked = folder.tenure(&["ask", &"x".repeat(400), "--json"]).exits(4);
+    assert_eq!(asked.error()["code"], "body_too_large");
+    let shown = folder.tenure(&["config", "show", "--json"]).exits(0).json();
+    let settings = shown["settings"].as_array().unwrap();
+    let of = |name: &str| settings.iter().find(|setting| setting["name"] == name).unwrap_or(&Value::Null).clone();
+    assert_eq!((&of("limits.idle_ms")["value"], &of("limits.idle_ms")["origin"]), (&1234.into(), &"file".into()));
+    assert_eq!(of("limits.import_bytes_max")["value"], 1 << 30);
+    assert_eq!(of("remote.allow")["value"], false);
+    drop(daemon);
+}
