@@ -1,5 +1,8 @@
 //! `config.toml` of the data folder. What is misspelt or out of range is refused with file and line, never passed over.
 
+#[cfg(test)]
+mod reference;
+
 use std::{
     collections::BTreeMap,
     io,
@@ -73,15 +76,24 @@ All keys and their defaults:
 pub const FILE: &str = "config.toml";
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
+    /// where `tenure serve` listens; a loopback address, port 0 takes any free one. A daemon that a command starts in the background always takes a free port
     pub listen: Option<SocketAddr>,
+    /// the model of sessions that name none. There are `scripted`, `scripted:demo` and `scripted:/path/to/script.json`; the name is not checked before a turn uses it
     pub default_model: Option<String>,
+    /// what an acknowledged event survives: `"power"` a power cut, `"process"` only `kill -9`
     pub durability: Option<Durability>,
+    /// commands that verify a workspace after writes; they run unasked. A session's own come first; where neither are given, those of `AGENTS.md` or `make test` are taken, and asked about
     pub verify_commands: Option<Vec<String>>,
+    /// an idle session leaves the memory after this long; nothing is lost
     #[serde(rename = "idle_evict_ms", deserialize_with = "millis")]
+    #[cfg_attr(test, schemars(with = "u64"))]
     pub idle_evict: Option<Duration>,
+    /// names of environment variables whose values are kept secret, beside those whose names look secret (`…KEY`, `…TOKEN`, `…SECRET`, `…PASSWORD` and the like); tools do not get them in their environment
     pub secret_variables: Vec<String>,
+    /// a value of at least 8 bytes that is never written or shown: `${secret:NAME}` stands for it
     pub secrets: BTreeMap<String, Hidden>,
     pub log: Log,
     pub recovery: Recovery,
@@ -91,42 +103,58 @@ pub struct Config {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
+    /// where the log goes instead of stderr; it begins anew before it grows too large, and on SIGHUP
     pub file: Option<PathBuf>,
+    /// bytes of the log before it is put aside as `….1`
     pub bytes_max: Option<Positive>,
+    /// how many that were put aside are kept
     pub keep: Option<u32>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Recovery {
+    /// what becomes of a turn that a crash cut, for new sessions: `"ask"` it waits for `tenure session resume`; `"safe"` it goes on unless a call's outcome is unknown; `"always"` it goes on
+    #[cfg_attr(test, schemars(with = "String"))]
     pub resume: Option<Resume>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Remote {
+    /// whether `listen` may be an address that others can reach; needs `tls` or `remote.behind_proxy`, see [security.md](security.md)
     pub allow: bool,
+    /// host names under which the daemon may be reached, beside those of loopback
     pub names: Vec<String>,
+    /// the host name of a proxy that speaks TLS for the daemon
     pub behind_proxy: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Tls {
+    /// speak TLS, with a certificate of the daemon's own making unless the next two are given
     pub on: bool,
+    /// PEM file of a certificate with its chain
     pub cert: Option<PathBuf>,
+    /// PEM file of its key
     pub key: Option<PathBuf>,
 }
 
 /// One row for each limit: its key, what it may be, and where it holds.
 macro_rules! limits {
-    ($($key:ident: $kind:ident => $($place:ident).+;)*) => {
+    ($($(#[$doc:meta])* $key:ident: $kind:ident => $($place:ident).+;)*) => {
         #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
         #[serde(default, deny_unknown_fields)]
         pub struct Limits {
-            $(pub $key: Option<$kind>,)*
+            $($(#[$doc])* pub $key: Option<$kind>,)*
         }
 
         impl Limits {
@@ -153,31 +181,53 @@ struct Places<'a> {
 }
 
 limits! {
+    /// connections at one time; one more is answered `too_many_connections` and closed
     connections_max: Positive => server.connections_max;
+    /// the same for one address, or one IPv6 network (/64)
     connections_per_address_max: Positive => server.connections_per_address_max;
+    /// event streams at one time; one more gets 429 `too_many_streams`
     streams_max: Positive => server.streams_max;
+    /// bytes of a request's body; more gets 413
     body_bytes_max: Positive => server.body_bytes_max;
+    /// bytes of one attachment
     attachment_bytes_max: Positive => server.attachment_bytes_max;
+    /// bytes of an imported session, packed and unpacked
     import_bytes_max: Positive => server.import_bytes_max;
+    /// imports at one time; one more gets 429 `too_many_imports`
     imports_max: Positive => server.imports_max;
+    /// bytes of a request's head; more gets 431 `head_too_large`
     header_bytes_max: Positive => server.header_bytes_max;
+    /// headers of a request; more gets the same
     headers_max: Positive => server.headers_max;
+    /// from the first byte of a request to the end of its head, then 408 `head_timeout`; also for the TLS handshake
     header_read_ms: Millis => server.header_read;
+    /// for a request's body, then 408 `body_timeout`
     body_read_ms: Millis => server.body_read;
+    /// a connection without a request is closed after this long
     idle_ms: Millis => server.idle;
+    /// a client that takes nothing of what is sent to it is cut
     write_stall_ms: Millis => server.write_stall;
+    /// requests of one token, over time; more gets 429 `too_fast` with `Retry-After`
     requests_per_second_max: Positive => server.requests_per_second_max;
+    /// the same at once, after a pause
     requests_burst_max: Positive => server.requests_burst_max;
+    /// requests of one address without a valid token that are told so each; then 429 `too_many_failures`. Valid ones are never held up by it
     failures_per_minute_max: Positive => server.failures_per_minute_max;
+    /// named tokens
     tokens_max: Positive => server.tokens_max;
+    /// browsers that are logged in; one more pushes out the oldest
     logins_max: Positive => server.logins_max;
+    /// how long a browser stays logged in
     login_ms: Millis => server.login_time;
+    /// commands that may wait for one session; one more is refused
     mailbox_max: Positive => engine.mailbox_max;
+    /// what requests under way get when the daemon stops
     stop_grace_ms: Grace => server.stop_grace;
 }
 
 /// What an acknowledged event survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
     /// A power cut
@@ -188,6 +238,7 @@ pub enum Durability {
 
 /// A value that is not to be seen, not even in a debug print.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "String")]
 pub struct Hidden(pub String);
 
@@ -212,6 +263,7 @@ impl TryFrom<String> for Hidden {
 
 /// A bound of nothing would refuse everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "usize")]
 pub struct Positive(pub usize);
 
@@ -225,6 +277,7 @@ impl TryFrom<usize> for Positive {
 
 /// A wait of nothing would cut everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "u64")]
 pub struct Millis(pub Duration);
 
@@ -238,6 +291,7 @@ impl TryFrom<u64> for Millis {
 
 /// A wait that may be nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(from = "u64")]
 pub struct Grace(pub Duration);
 

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{Read as _, Write as _},
     os::unix::net::UnixDatagram,
     path::Path,
     process::{Child, Command, Stdio},
@@ -164,15 +165,22 @@ async fn a_socket_of_systemd_is_served() {
     let address = format!("127.0.0.1:{port}");
     let mut child = serve(&address);
     // The first connection starts it, and waits until it answers.
-    let health = async {
-        loop {
-            match reqwest::get(format!("http://{address}/healthz")).await {
-                Ok(answer) => return answer.status(),
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
+    let ask = || -> std::io::Result<String> {
+        let mut stream = std::net::TcpStream::connect(&address)?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
     };
-    assert_eq!(tokio::time::timeout(PATIENCE, health).await.unwrap(), 200);
+    let deadline = std::time::Instant::now() + PATIENCE;
+    let answer = loop {
+        match ask() {
+            Ok(answer) => break answer,
+            Err(error) => assert!(std::time::Instant::now() < deadline, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert_eq!(discover::read(&folder.data()).unwrap().note.address, address);
     signal(child.id(), Signal::TERM);
     wait_for_end(&mut child).await;
