@@ -17,6 +17,7 @@ use crate::{
 
 /// Who caused an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Actor {
     pub kind: ActorKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,6 +27,7 @@ pub struct Actor {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ActorKind {
     User,
@@ -143,6 +145,12 @@ macro_rules! bodies {
                 match self { $(Body::$name(_) => $wire,)* }
             }
 
+            /// How the data of each type looks.
+            #[cfg(feature = "schema")]
+            pub fn schemas(of: &mut schemars::SchemaGenerator) -> Vec<(&'static str, schemars::Schema)> {
+                vec![$(($wire, of.subschema_for::<$name>()),)*]
+            }
+
             pub fn from_json(wire_type: &str, data: &RawValue) -> Result<Body, serde_json::Error> {
                 match wire_type {
                     $($wire => Ok(Body::$name(serde_json::from_str(data.get())?)),)*
@@ -199,6 +207,7 @@ macro_rules! data {
     ($($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident : $type:ty,)* })*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub struct $name { $($(#[$fdoc])* pub $field: $type,)* }
     )*};
 }
@@ -362,6 +371,7 @@ impl ContextSeeded {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SeedSource {
     New,
@@ -371,6 +381,7 @@ pub enum SeedSource {
 
 /// Who asked for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CallOrigin {
     /// The model.
@@ -380,6 +391,7 @@ pub enum CallOrigin {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClassedCall {
     pub tool_call_id: CallId,
     pub name: String,
@@ -388,6 +400,7 @@ pub struct ClassedCall {
 
 /// What became of verification in a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verification {
     /// Nothing was written, or the policy is off.

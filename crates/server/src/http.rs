@@ -13,6 +13,7 @@ mod health;
 mod key;
 mod messages;
 mod metrics;
+mod openapi;
 pub(crate) mod problem;
 mod query;
 mod session;
@@ -33,7 +34,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::{get, patch, post},
+    routing::MethodRouter,
 };
 use futures::FutureExt;
 use tenure_core::{event::Actor, ids::SessionId};
@@ -80,32 +81,54 @@ fn actor() -> Actor {
     Actor::user("http")
 }
 
+/// One table for the router and for the API's description, which a test compares.
+macro_rules! routes {
+    ($($path:literal => $($method:ident $handler:path),+;)*) => {
+        fn routes() -> Router<Arc<App>> {
+            Router::new()$(.route($path, MethodRouter::new()$(.$method($handler))+))*
+        }
+
+        /// Every path with its methods.
+        #[cfg(test)]
+        const ROUTES: &[(&str, &[&str])] = &[$(($path, &[$(stringify!($method)),+])),*];
+    };
+}
+
+// What is added here is described in `openapi/operations.rs`.
+routes! {
+    "/healthz" => get health::healthz;
+    "/readyz" => get health::readyz;
+    "/metrics" => get metrics::metrics;
+    "/openapi.json" => get openapi::document;
+    "/docs" => get openapi::page;
+    "/v1/events" => get events::of_all;
+    "/v1/tools" => get tools::list;
+    "/v1/usage" => get usage::show;
+    "/v1/sessions" => get session::list, post session::create;
+    "/v1/sessions/import" => post copies::import;
+    "/v1/sessions/{session}" => get session::show, patch session::update, delete session::delete;
+    "/v1/sessions/{session}/messages" => get messages::list, post command::send_message;
+    "/v1/sessions/{session}/attachments" => get attachments::list, post attachments::upload;
+    "/v1/sessions/{session}/attachments/{file}" => get attachments::download;
+    "/v1/sessions/{session}/artifacts" => get artifacts::list;
+    "/v1/sessions/{session}/artifacts/{*file}" => get artifacts::download;
+    "/v1/sessions/{session}/events" => get events::events;
+    "/v1/sessions/{session}/fork" => post copies::fork;
+    "/v1/sessions/{session}/export" => get copies::export, post copies::export;
+    "/v1/sessions/{session}/approve" => post command::approve;
+    "/v1/sessions/{session}/cancel" => post command::cancel;
+    "/v1/sessions/{session}/end" => post command::end;
+    "/v1/sessions/{session}/turns" => post turn::start;
+    "/v1/sessions/{session}/turns/{turn}" => get turn::show;
+    "/v1/sessions/{session}/turns/{turn}/retry" => post turn::retry;
+    "/v1/sessions/{session}/turns/{turn}/resume" => post turn::resume;
+}
+
+/// Paths that need no token: they tell nothing of what is done here.
+const OPEN_PATHS: [&str; 4] = ["/healthz", "/readyz", "/openapi.json", "/docs"];
+
 pub(crate) fn router(app: Arc<App>) -> Router {
-    Router::new()
-        .route("/healthz", get(health::healthz))
-        .route("/readyz", get(health::readyz))
-        .route("/metrics", get(metrics::metrics))
-        .route("/v1/events", get(events::of_all))
-        .route("/v1/tools", get(tools::list))
-        .route("/v1/usage", get(usage::show))
-        .route("/v1/sessions", get(session::list).post(session::create))
-        .route("/v1/sessions/import", post(copies::import))
-        .route("/v1/sessions/{session}", get(session::show).merge(patch(session::update)).delete(session::delete))
-        .route("/v1/sessions/{session}/messages", get(messages::list).post(command::send_message))
-        .route("/v1/sessions/{session}/attachments", get(attachments::list).post(attachments::upload))
-        .route("/v1/sessions/{session}/attachments/{file}", get(attachments::download))
-        .route("/v1/sessions/{session}/artifacts", get(artifacts::list))
-        .route("/v1/sessions/{session}/artifacts/{*file}", get(artifacts::download))
-        .route("/v1/sessions/{session}/events", get(events::events))
-        .route("/v1/sessions/{session}/fork", post(copies::fork))
-        .route("/v1/sessions/{session}/export", get(copies::export).post(copies::export))
-        .route("/v1/sessions/{session}/approve", post(command::approve))
-        .route("/v1/sessions/{session}/cancel", post(command::cancel))
-        .route("/v1/sessions/{session}/end", post(command::end))
-        .route("/v1/sessions/{session}/turns", post(turn::start))
-        .route("/v1/sessions/{session}/turns/{turn}", get(turn::show))
-        .route("/v1/sessions/{session}/turns/{turn}/retry", post(turn::retry))
-        .route("/v1/sessions/{session}/turns/{turn}/resume", post(turn::resume))
+    routes()
         .fallback(async || problem::unknown_path())
         .method_not_allowed_fallback(async || problem::wrong_method())
         // Each body is read within a limit of its own.
@@ -125,7 +148,7 @@ async fn at_the_door(State(app): State<Arc<App>>, request: Request, next: Next) 
     };
     app.answers.note(response.status());
     let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
@@ -141,7 +164,7 @@ async fn or_internal(answer: impl Future<Output = Response>) -> Response {
 fn let_in(app: &App, request: &Request) -> Result<(), Rejection> {
     app.guard.check_site(request.uri(), request.headers())?;
     match request.uri().path() {
-        "/healthz" | "/readyz" => Ok(()),
+        path if OPEN_PATHS.contains(&path) => Ok(()),
         _ => app.guard.check_token(request.headers()).inspect(|()| app.about.visits.add()),
     }
 }

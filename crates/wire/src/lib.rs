@@ -9,6 +9,8 @@ mod policy;
 mod problem;
 mod request;
 mod response;
+#[cfg(feature = "schema")]
+mod schema;
 
 pub use daemon::DaemonInfo;
 pub use event::{Actor, Event};

@@ -35,9 +35,12 @@ const DELTA_TYPES: [&str; 4] =
 const STREAM_RESET: &str = "stream_reset";
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct From {
+    /// The cursor after which to begin; the header `Last-Event-ID` wins over it.
     after: Option<String>,
+    /// `false`: end at the present. By default the stream stays open.
     follow: Option<bool>,
     /// Only these types, with commas between them.
     types: Option<String>,
@@ -108,7 +111,7 @@ fn cursor(headers: &HeaderMap, after: Option<&str>) -> Result<Cursor, Rejection>
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+pub(crate) enum Format {
     Sse,
     Ndjson,
 }
@@ -129,7 +132,7 @@ impl Format {
 
     /// The pieces that follow each other on the wire. A small item is one; the bytes of a large one may be shared with
     /// other watchers and are never copied.
-    fn write(self, item: &impl Tellable) -> VecDeque<Bytes> {
+    pub(crate) fn write(self, item: &impl Tellable) -> VecDeque<Bytes> {
         let (cursor, wire_type, json) = item.parts();
         // The JSON holds no line end, so that it is one line in both formats.
         let (head, end) = match self {
@@ -155,7 +158,7 @@ enum Ends {
 }
 
 /// What a stream tells, one by one.
-trait Tellable: Send + 'static {
+pub(crate) trait Tellable: Send + 'static {
     /// Its cursor, its type and its envelope.
     fn parts(&self) -> (impl fmt::Display, &str, &Bytes);
 }
