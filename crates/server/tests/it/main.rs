@@ -7,6 +7,8 @@ mod bad_input;
 mod commands;
 mod connections;
 mod copies;
+mod description;
+mod documented;
 mod fuzz;
 mod gaps;
 mod lists;
