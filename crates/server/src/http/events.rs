@@ -29,10 +29,10 @@ const COPIED_BYTES_MAX: usize = 16 * 1024;
 const SSE_KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 /// Events that are not numbered.
-const DELTA_TYPES: [&str; 4] =
+pub(crate) const DELTA_TYPES: [&str; 4] =
     ["model_output_delta", "model_thinking_delta", "tool_arguments_delta", "tool_output_delta"];
 /// It says that something is missing, and is told whatever was asked for.
-const STREAM_RESET: &str = "stream_reset";
+pub(crate) const STREAM_RESET: &str = "stream_reset";
 
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

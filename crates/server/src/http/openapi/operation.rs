@@ -99,7 +99,12 @@ impl Operation {
             if let (Value::Object(fields), Value::Object(more)) = (&mut schema, &more[&name]) {
                 fields.append(&mut more.clone());
             }
-            self.parameters.push(json!({ "name": name, "in": "query", "description": description, "schema": schema }));
+            let mut parameter = json!({ "name": name, "in": "query", "description": description, "schema": schema });
+            if parameter["schema"]["type"] == "array" {
+                // With commas between them.
+                parameter["explode"] = false.into();
+            }
+            self.parameters.push(parameter);
         }
         self
     }
@@ -177,6 +182,14 @@ impl Operation {
             answer["links"][operation] = json!({ "operationId": operation, "parameters": parameters });
         }
         self
+    }
+
+    /// The same for an operation that also needs a body.
+    pub(super) fn leads_to_body(self, status: u16, operation: &str, parameters: &[(&str, &str)], body: Value) -> Self {
+        let mut led = self.leads_to(status, parameters, &[operation]);
+        let answer = led.answers.get_mut(&status).expect("an answer that leads on");
+        answer["links"][operation]["requestBody"] = body;
+        led
     }
 
     pub(super) fn refuses(mut self, codes: &[&'static str]) -> Self {

@@ -10,7 +10,7 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tenure_core::cursor::Cursor;
+use tenure_core::{cursor::Cursor, event::Body as EventBody};
 use tenure_engine::StreamItem;
 use tenure_wire as wire;
 
@@ -68,6 +68,12 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
         get("/v1/sessions/{session}", "getSession", tag, "Shows a session with its open turn and what it waits for.")
             .answers(s, 200, "The session.", &examples::view())
             .with_header(200, "ETag", version)
+            .leads_to_body(
+                200,
+                "answerApproval",
+                &[("session", "$response.body#/id")],
+                json!({ "tool_call_id": "$response.body#/approvals/0/tool_call_id", "action": "approve" }),
+            )
             .leads_to(200, &[("session", "$response.body#/id")], &["updateSession", "sendMessage", "deleteSession"])
             .leads_to(
                 200,
@@ -178,37 +184,41 @@ fn turns(s: &mut Schemas) -> Vec<Operation> {
     ]
 }
 
-/// Both forms of a stream, with the same events in them.
+/// Both forms of a stream. Neither has an end, so the schema is that of each event, as is usual before OpenAPI 3.2.
 fn stream(event: &str) -> Value {
-    let written = |format: events::Format| {
-        let two = logged()
-            .into_iter()
-            .filter(|event| ["turn_started", "turn_completed"].iter().any(|name| event["type"] == *name));
-        let items = two.map(|event| StreamItem {
-            cursor: Cursor::at(event["seq"].as_u64().unwrap_or(0)),
-            wire_type: event["type"].as_str().unwrap_or("").to_owned().into(),
-            json: Bytes::from(event.to_string()),
-        });
-        let text: Vec<u8> = items.flat_map(|item| format.write(&item)).flatten().collect();
-        String::from_utf8(text).expect("text")
-    };
     let reference = json!({ "$ref": format!("#/components/schemas/{event}") });
-    let content = |format| {
-        json!({
-            "schema": { "type": "string", "description": "Events, one after the other; each one's `data` (SSE) or line (NDJSON) is as `x-item-schema` says." },
-            "x-item-schema": reference,
-            "example": written(format),
-        })
-    };
-    json!({ wire::EVENT_STREAM: content(events::Format::Sse), wire::NDJSON: content(events::Format::Ndjson) })
+    let example = logged().into_iter().find(|event| event["type"] == "turn_started").expect("it is in the log");
+    let cursor = Cursor::at(example["seq"].as_u64().unwrap_or(0));
+    let (wire_type, text) = ("turn_started", example.to_string());
+    let item = StreamItem { cursor, wire_type: wire_type.into(), json: Bytes::from(text.clone()) };
+    let written: Vec<u8> = events::Format::Sse.write(&item).into_iter().flatten().collect();
+    assert_eq!(String::from_utf8_lossy(&written), format!("id: {cursor}\nevent: {wire_type}\ndata: {text}\n\n"));
+    let sse = json!({
+        "type": "object",
+        "description": "Each event of the stream.",
+        "required": ["id", "event", "data"],
+        "properties": {
+            "id": { "type": "string", "description": "The cursor that goes on right after it." },
+            "event": { "type": "string", "description": "Its type." },
+            "data": { "type": "string", "contentMediaType": wire::JSON, "contentSchema": reference },
+        },
+    });
+    json!({
+        wire::EVENT_STREAM: { "schema": sse, "example": { "id": cursor, "event": wire_type, "data": text } },
+        wire::NDJSON: { "schema": reference, "example": example },
+    })
 }
 
 fn streams(s: &mut Schemas) -> Vec<Operation> {
     let tag = TAGS[3].0;
     const FEED_CURSOR: &str = "^[0-9a-f]{1,16}-[0-9]{1,20}$";
     const SESSION_CURSOR: &str = "^[0-9]+(\\.[0-9]+)?$";
-    const TYPES: &str = "^ *[a-z_]+ *(, *[a-z_]+ *)*$";
-    let parameters = |cursor: &str| json!({ "after": { "pattern": cursor }, "types": { "pattern": TYPES, "example": "turn_completed,turn_failed" } });
+    let types = EventBody::WIRE_TYPES.iter().chain(&events::DELTA_TYPES).chain(&[events::STREAM_RESET]);
+    let types: Vec<&str> = types.copied().collect();
+    let parameters = |cursor: &str| {
+        let names = json!({ "type": "array", "minItems": 1, "items": { "enum": types } });
+        json!({ "after": { "pattern": cursor }, "types": names })
+    };
     let last = |operation: Operation, cursor: &str| {
         let about = "The cursor of the last event that was seen; an `EventSource` sends it by itself.";
         operation.header("Last-Event-ID", about, json!({ "type": "string", "pattern": format!("^$|{cursor}") }))

@@ -217,7 +217,7 @@ const TURN_STATUS: [&str; 10] = [
     "interrupted",
 ];
 /// One line that says something, without control characters.
-const LINE: &str = r"^[^\x00-\x1f\x7f-\x9f]*\S[^\x00-\x1f\x7f-\x9f]*$";
+const LINE: &str = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$";
 const BASE64: &str = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
 const MIME_TYPE: &str = r"^[ \t]*[!#$&^_.+A-Za-z0-9-]{1,64}/[!#$&^_.+A-Za-z0-9-]{1,64}[ \t]*(;.*)?$";
 pub(super) const KEY: &str = "^[ -~]{1,255}$";
@@ -270,6 +270,8 @@ fn said_of_field(name: &str, field: &str, schema: &mut Value, place: Place) {
         }
         (_, "reason") => json!({ "maxLength": limits.reason_chars_max }),
         (_, "memory") => json!({ "maxLength": limits.memory_bytes_max }),
+        // Reviews come later.
+        ("Policy", "patch_review") => return *schema = json!({ "const": "off" }),
         ("ApprovalPolicy", "require_for_tools") => {
             return items(schema, limits.policy_entries_max, line(limits.name_chars_max));
         }
