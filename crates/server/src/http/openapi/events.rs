@@ -67,11 +67,13 @@ fn one_of(description: &str, names: &[String]) -> Value {
 fn numbered(schemas: &mut Schemas) -> Map<String, Value> {
     let (actor, key) = (schemas.add::<Actor>(Place::Event), schemas.add::<KeyUse>(Place::Event));
     let data = Body::schemas(schemas.at(Place::Event));
+    let definitions = schemas.at(Place::Event).definitions().clone();
     let examples = examples();
     let one = |(wire_type, data): (&str, schemars::Schema)| {
         let own: Vec<&Value> = examples.iter().filter(|event| event["type"] == wire_type).take(1).collect();
         let schema = json!({
             "type": "object",
+            "description": definitions[&camel(wire_type)]["description"],
             "required": ["seq", "ts", "session_id", "type", "actor", "data"],
             "properties": {
                 "seq": { "type": "integer", "minimum": 1, "description": "The event's number, and its cursor." },

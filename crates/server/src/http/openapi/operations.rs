@@ -211,7 +211,7 @@ fn stream(event: &str) -> Value {
 
 fn streams(s: &mut Schemas) -> Vec<Operation> {
     let tag = TAGS[3].0;
-    const FEED_CURSOR: &str = "^[0-9a-f]{1,16}-[0-9]{1,20}$";
+    const FEED_CURSOR: &str = "^(0|[1-9a-f][0-9a-f]{0,15})-(0|[1-9][0-9]{0,18})$";
     const SESSION_CURSOR: &str = "^[0-9]+(\\.[0-9]+)?$";
     let types = EventBody::WIRE_TYPES.iter().chain(&events::DELTA_TYPES).chain(&[events::STREAM_RESET]);
     let types: Vec<&str> = types.copied().collect();
