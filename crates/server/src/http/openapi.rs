@@ -60,3 +60,22 @@ fn unless_known(headers: &HeaderMap, tag: &str, answer: impl FnOnce() -> Respons
     };
     ([(header::ETAG, tag), (header::CACHE_CONTROL, "no-cache")], answer).into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+
+    #[test]
+    fn the_policy_names_the_style_and_the_script_of_the_page() {
+        for (directive, tag) in [("style-src", "style"), ("script-src", "script")] {
+            let (_, rest) = PAGE.split_once(&format!("<{tag}>")).unwrap();
+            let (text, after) = rest.split_once(&format!("</{tag}>")).unwrap();
+            assert!(!after.contains(&format!("<{tag}")), "a second {tag}");
+            let expected = format!("{directive} 'sha256-{}';", STANDARD.encode(Sha256::digest(text)));
+            assert!(PAGE_POLICY.contains(&expected), "write into PAGE_POLICY: {expected}");
+        }
+    }
+}
