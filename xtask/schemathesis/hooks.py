@@ -1,7 +1,9 @@
 """What schemathesis cannot know of this API. Each hook says why it is there; none hides an answer from a check."""
 
+import itertools
 import os
 import re
+import uuid
 
 import schemathesis
 from hypothesis import strategies as st
@@ -19,33 +21,82 @@ schemathesis.openapi.media_type(
 
 
 KEY = re.compile("[ -~]{1,255}")
+SESSION = re.compile("sess_[0-7][0-9A-HJKMNP-TV-Z]{25}")
+TURN = re.compile("turn_[0-7][0-9A-HJKMNP-TV-Z]{25}")
+
+# Names that answers gave, each with its session: by chance alone nobody would find one.
+seen = {"session": [], "turn": [], "attachments": [], "artifacts": [], "call": []}
+count = itertools.count()
+
+
+@schemathesis.hook
+def after_call(context, case, response):
+    if response.status_code not in (200, 201, 202) or response.headers["content-type"][0] != "application/json":
+        return
+    body = response.json()
+    if response.status_code == 201 and "session_id" in body:
+        seen["session"].append((body["session_id"], None))
+    session = (case.path_parameters or {}).get("session")
+    if session is None:
+        return
+    if case.operation.path.endswith("/end") or case.method == "DELETE":
+        seen["session"] = [known for known in seen["session"] if known[0] != session]
+    if body.get("turn_id"):
+        seen["turn"].append((session, body["turn_id"]))
+    for approval in body.get("approvals", []):
+        seen["call"].append((session, approval["tool_call_id"]))
+    for file in [body, *body.get("attachments", []), *body.get("artifacts", [])]:
+        folder, _, name = str(file.get("ref", "")).partition("/")
+        if folder in seen:
+            seen[folder].append((session, name))
+
+
+def lead(case, kind, name=None):
+    """Every second request that names something in the right form names what is there, one of the latest."""
+    if seen[kind] and next(count) % 2:
+        session, found = seen[kind][-1 - next(count) % min(len(seen[kind]), 8)]
+        case.path_parameters["session"] = session
+        if name:
+            case.path_parameters[name] = found
+        return found
 
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    query, body = case.query, case.body
+    path, query, body = case.operation.path, case.query, case.body
     # A stream that is followed never ends. What is no boolean is left for the daemon to refuse.
-    if case.operation.path.endswith("/events") and str(query.get("follow", "true")).lower() == "true":
+    if path.endswith("/events") and str(query.get("follow", "true")).lower() == "true":
         query["follow"] = "false"
     # A wait is as right when it is short.
     if str(query.get("wait_ms", "")).isdigit() and int(query["wait_ms"]) <= 60000:
         query["wait_ms"] = "20"
+    if SESSION.fullmatch(str((case.path_parameters or {}).get("session"))):
+        lead(case, "session")
+    if "{turn}" in path and TURN.fullmatch(str(case.path_parameters.get("turn"))):
+        lead(case, "turn", "turn")
+    if path.endswith("/{file}"):
+        lead(case, path.split("/")[-2], "file")
+    # The same key for different requests is refused, and so are two different keys: each right one becomes a new one.
+    header = (case.headers or {}).get("Idempotency-Key")
+    key = str(uuid.uuid4())
+    if isinstance(header, str) and KEY.fullmatch(header.strip()):
+        case.headers["Idempotency-Key"] = key
     if not isinstance(body, dict):
         return
     # JSON Schema takes 5.0 for an integer; the daemon takes only what is written as one.
     case.body = body = whole(body)
     # What fits its schema is replaced by what also fits this daemon; what does not fit is left as it is.
+    if is_text(body, "idempotency_key", KEY.pattern):
+        body["idempotency_key"] = key
     if is_text(body, "workspace_path", "/[^\x00]{0,4095}"):
         body["workspace_path"] = WORKSPACE
-    if case.operation.path == "/v1/sessions" and is_text(body, "model", "\\S.{0,190}"):
+    if path == "/v1/sessions" and is_text(body, "model", "\\S.{0,190}"):
         body["model"] = MODEL
     # Every session has an event 1.
     if type(body.get("seq")) is int and 0 <= body["seq"] < 2**64:
         body["seq"] = 1
-    # Two different keys, of which each is right, are refused.
-    header = (case.headers or {}).get("Idempotency-Key")
-    if isinstance(header, str) and KEY.fullmatch(header.strip()) and is_text(body, "idempotency_key", KEY.pattern):
-        body["idempotency_key"] = header.strip()
+    if path.endswith("/approve") and is_text(body, "tool_call_id", "call_.{26}"):
+        body["tool_call_id"] = lead(case, "call") or body["tool_call_id"]
     if isinstance(body.get("parts"), list):
         body["parts"] = [plain(part) for part in body["parts"]]
 

@@ -28,25 +28,24 @@ schemathesis is installed from PyPI into a folder below target/, the first time.
 and why, stands in xtask/schemathesis/.
 ";
 
-/// What each session's model does: deltas, a write, and a call that waits for a yes.
+/// What each session's model does: deltas, a write, and a call that waits for a yes and prints more than a result holds.
 const SCRIPT: &str = r#"{"name":"trial","after":"repeat","steps":[
   {"do":[{"thinking":"A file first."},{"text":"One moment.","chunk":4},{"call":{"name":"write_file","input":{"path":"a.txt","content":"a\n"}}}]},
-  {"do":[{"text":"Now a question."},{"call":{"name":"shell","input":{"command":"true"}}}]},
+  {"do":[{"text":"Now a question."},{"call":{"name":"shell","input":{"command":"seq 20000"}}}]},
   {"do":[{"text":"Done."}]}]}"#;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     examples: u32,
     seed: Option<u32>,
-    build: Build,
 }
 
 impl Request {
     /// What `cargo xtask test` does.
-    pub const SHORT: Request = Request { examples: 10, seed: Some(1), build: Build::AsTested };
+    pub const SHORT: Request = Request { examples: 10, seed: Some(1) };
 
     pub fn parse(words: &[&str]) -> Result<Request> {
-        let mut request = Request { examples: 100, seed: None, build: Build::Release };
+        let mut request = Request { examples: 100, seed: None };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let value = words.next().with_context(|| format!("{word} needs a number"))?;
@@ -64,7 +63,7 @@ impl Request {
 pub fn run(request: Request) -> Result<()> {
     let program = install::schemathesis(root()?)?;
     let seed = request.seed.unwrap_or_else(fresh_seed);
-    let binary = tenure(request.build)?;
+    let binary = tenure(Build::AsTested)?;
     let folder = tempfile::Builder::new().prefix("tenure-schemathesis-").tempdir()?;
     let trial = Trial::prepare(&binary, &folder.path().canonicalize()?)?;
     let daemon = trial.setup.start()?;
@@ -111,7 +110,8 @@ impl Trial {
 
     /// Imports need something to import.
     fn keep_archive(&self) -> Result<()> {
-        let new = json!({ "workspace_path": self.folder.join("workspace"), "model": self.model() });
+        let unasked = json!({ "approval": { "require_for_kinds": [] } });
+        let new = json!({ "workspace_path": self.folder.join("workspace"), "model": self.model(), "policy": unasked });
         let created: Value = serde_json::from_slice(&self.ask("POST", "/v1/sessions", Some(&new))?)?;
         let session = format!("/v1/sessions/{}", created["session_id"].as_str().context("no session")?);
         let message = json!({ "parts": [{ "type": "text", "text": "hi" }] });
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn options_are_read() {
         let request = Request::parse(&["--examples", "7", "--seed", "3"]).unwrap();
-        assert_eq!(request, Request { examples: 7, seed: Some(3), build: Build::Release });
+        assert_eq!(request, Request { examples: 7, seed: Some(3) });
         for bad in [&["--examples"][..], &["--examples", "0"], &["--seed", "x"], &["--speed", "1"]] {
             assert!(Request::parse(bad).is_err(), "{bad:?}");
         }
