@@ -67,8 +67,8 @@ pub fn run(request: Request) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("tenure-schemathesis-").tempdir()?;
     let trial = Trial::prepare(&binary, &folder.path().canonicalize()?)?;
     let daemon = trial.setup.start()?;
-    trial.keep_archive()?;
-    let passed = trial.run(&program, request.examples, seed)?;
+    let artifact = trial.keep_archive()?;
+    let passed = trial.run(&program, &artifact, request.examples, seed)?;
     let log = trial.end(daemon)?;
     if !passed || log.contains("panicked") || log.contains("internal:") {
         let kept = folder.keep();
@@ -108,22 +108,24 @@ impl Trial {
         Ok(answer.body)
     }
 
-    /// Imports need something to import.
-    fn keep_archive(&self) -> Result<()> {
+    /// Imports need something to import. The session's id and its artifact are given back.
+    fn keep_archive(&self) -> Result<String> {
         let unasked = json!({ "approval": { "require_for_kinds": [] } });
         let new = json!({ "workspace_path": self.folder.join("workspace"), "model": self.model(), "policy": unasked });
         let created: Value = serde_json::from_slice(&self.ask("POST", "/v1/sessions", Some(&new))?)?;
-        let session = format!("/v1/sessions/{}", created["session_id"].as_str().context("no session")?);
+        let id = created["session_id"].as_str().context("no session")?;
+        let session = format!("/v1/sessions/{id}");
         let message = json!({ "parts": [{ "type": "text", "text": "hi" }] });
         let sent: Value = serde_json::from_slice(&self.ask("POST", &format!("{session}/messages"), Some(&message))?)?;
         let turn = sent["turn_id"].as_str().context("no turn")?;
         self.ask("GET", &format!("{session}/turns/{turn}?wait_ms=30000"), None)?;
         fs::write(self.folder.join("session.tar.gz"), self.ask("GET", &format!("{session}/export"), None)?)?;
-        Ok(())
+        let list: Value = serde_json::from_slice(&self.ask("GET", &format!("{session}/artifacts"), None)?)?;
+        Ok(format!("{id}/{}", list["artifacts"][0]["ref"].as_str().context("no artifact")?))
     }
 
     /// Whether all checks passed.
-    fn run(&self, program: &Path, examples: u32, seed: u32) -> Result<bool> {
+    fn run(&self, program: &Path, artifact: &str, examples: u32, seed: u32) -> Result<bool> {
         let (target, _) = self.setup.target().context("no daemon")?;
         let (url, settings) = (format!("http://{}", target.address), root()?.join("xtask/schemathesis"));
         let mut command = Command::new(program);
@@ -135,7 +137,7 @@ impl Trial {
         command.args(["--url", &url, "--max-examples", &examples.to_string(), "--seed", &seed.to_string()]);
         command.env("TENURE_TRIAL_HOOKS", settings.join("hooks.py")).env("TENURE_TRIAL_TOKEN", &target.token);
         command.env("TENURE_TRIAL_WORKSPACE", self.folder.join("workspace")).env("TENURE_TRIAL_MODEL", self.model());
-        command.env("TENURE_TRIAL_ARCHIVE", self.folder.join("session.tar.gz"));
+        command.env("TENURE_TRIAL_ARCHIVE", self.folder.join("session.tar.gz")).env("TENURE_TRIAL_ARTIFACT", artifact);
         command.env("PYTHONDONTWRITEBYTECODE", "1").current_dir(&self.folder);
         Ok(command.status().context("could not start schemathesis")?.success())
     }
