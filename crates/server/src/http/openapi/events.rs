@@ -17,10 +17,17 @@ use super::{
 /// A log with every type of event, as the store wrote it.
 const LOG: &str = include_str!("../../../../store/tests/golden/v1/events.ndjson");
 
-/// The numbered events of the log, as a stream shows them.
+/// The numbered events of the log, as a stream shows them: byte for byte.
+pub(super) fn written() -> impl Iterator<Item = (Event, String)> {
+    LOG.lines().map(|line| {
+        let event = Event::from_json(line).expect("a line of the log");
+        let text = serde_json::to_string(&event).expect("an event");
+        (event, text)
+    })
+}
+
 pub(super) fn examples() -> Vec<Value> {
-    let read = |line: &str| serde_json::to_value(Event::from_json(line).expect("a line of the log")).expect("an event");
-    LOG.lines().map(read).collect()
+    written().map(|(_, text)| serde_json::from_str(&text).expect("JSON")).collect()
 }
 
 /// All schemas of events, by name.

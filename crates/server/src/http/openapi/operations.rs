@@ -16,7 +16,7 @@ use tenure_wire as wire;
 
 use super::{
     super::{artifacts, copies, events, messages, query::Nothing, session, turn, usage},
-    events::examples as logged,
+    events::written,
     examples,
     operation::Operation,
     schemas::Schemas,
@@ -187,9 +187,9 @@ fn turns(s: &mut Schemas) -> Vec<Operation> {
 /// Both forms of a stream. Neither has an end, so the schema is that of each event, as is usual before OpenAPI 3.2.
 fn stream(event: &str) -> Value {
     let reference = json!({ "$ref": format!("#/components/schemas/{event}") });
-    let example = logged().into_iter().find(|event| event["type"] == "turn_started").expect("it is in the log");
-    let cursor = Cursor::at(example["seq"].as_u64().unwrap_or(0));
-    let (wire_type, text) = ("turn_started", example.to_string());
+    let wire_type = "turn_started";
+    let (event, text) = written().find(|(event, _)| event.body.wire_type() == wire_type).expect("it is in the log");
+    let cursor = Cursor::at(event.seq);
     let item = StreamItem { cursor, wire_type: wire_type.into(), json: Bytes::from(text.clone()) };
     let written: Vec<u8> = events::Format::Sse.write(&item).into_iter().flatten().collect();
     assert_eq!(String::from_utf8_lossy(&written), format!("id: {cursor}\nevent: {wire_type}\ndata: {text}\n\n"));
@@ -205,7 +205,7 @@ fn stream(event: &str) -> Value {
     });
     json!({
         wire::EVENT_STREAM: { "schema": sse, "example": { "id": cursor, "event": wire_type, "data": text } },
-        wire::NDJSON: { "schema": reference, "example": example },
+        wire::NDJSON: { "schema": reference, "example": event },
     })
 }
 
