@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -36,6 +36,29 @@ fn packages() -> Result<()> {
     }
     apt_get(&["update"])?;
     apt_get(&[&["install", "--yes", "--no-install-recommends"], &missing[..]].concat())
+}
+
+/// What `cargo xtask schemathesis` is written for. Another version may find other things.
+const SCHEMATHESIS: &str = "4.32.5";
+
+/// The program, from PyPI, in a folder of its own below `target/`.
+pub fn schemathesis(root: &Path) -> Result<PathBuf> {
+    let folder = root.join("target").join(format!("schemathesis-{SCHEMATHESIS}"));
+    let program = folder.join("bin/schemathesis");
+    if program.is_file() {
+        return Ok(program);
+    }
+    let mut pip_is_there = Command::new("python3");
+    pip_is_there.args(["-c", "import venv, ensurepip"]).stderr(Stdio::null());
+    if !pip_is_there.status().is_ok_and(|status| status.success()) {
+        apt_get(&["update"])?;
+        apt_get(&["install", "--yes", "--no-install-recommends", "python3-venv"])?;
+    }
+    let shown = folder.to_str().context("the path of target/ is no text")?;
+    run("python3", &["-m", "venv", "--clear", shown])?;
+    let pip = format!("{shown}/bin/pip");
+    run(&pip, &["install", "--quiet", &format!("schemathesis=={SCHEMATHESIS}")])?;
+    Ok(program)
 }
 
 fn apt_get(arguments: &[&str]) -> Result<()> {

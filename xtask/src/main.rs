@@ -6,6 +6,7 @@ mod daemon;
 mod http;
 mod install;
 mod reader;
+mod schemathesis;
 mod simulate;
 mod soak;
 mod test;
@@ -18,16 +19,18 @@ Chores of this repository.
 Usage: cargo xtask <chore>
 
 Chores:
-  test           what CI runs: format, lints, docs, all tests, a short crash matrix; stops at the first that fails
+  test           what CI runs: format, lints, docs, all tests, a short crash matrix, a short schemathesis;
+                 stops at the first that fails
   test --quick   the same without building the docs
   crash          harms a real daemon at every instant of a turn and checks every promise
   simulate       the seeded trials of the tests in their full form
+  schemathesis   holds a real daemon against its own description; see cargo xtask schemathesis --help
   bench          measures the daemon beside the bare machine; see cargo xtask bench --help
   soak           hundreds of sessions on a daemon that is killed all the time; see cargo xtask soak --help
 
 What a chore needs and does not find, it installs and says so: rustfmt and clippy by
-rustup, cargo-nextest by cargo, chromium, curl, git, jq, make and strace by apt-get on
-Debian and the like.
+rustup, cargo-nextest by cargo, chromium, curl, git, jq, make, strace and python3-venv by
+apt-get on Debian and the like, schemathesis by pip into target/.
 ";
 
 fn main() -> ExitCode {
@@ -46,6 +49,11 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["simulate", ref options @ ..] => simulate::Request::parse(options).and_then(simulate::run),
+        ["schemathesis", "--help" | "-h"] => {
+            print!("{}", schemathesis::HELP);
+            Ok(())
+        }
+        ["schemathesis", ref options @ ..] => schemathesis::Request::parse(options).and_then(schemathesis::run),
         ["bench", ref flags @ ..] => bench::run(flags),
         [bench::BUILT_WORD, ref flags @ ..] => bench::measure(flags),
         ["test", "--quick"] => test::run(test::Extent::Quick),

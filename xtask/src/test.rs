@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::{crash, daemon::root, install};
+use crate::{crash, daemon::root, install, schemathesis};
 
 /// How much is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +56,10 @@ pub fn run(extent: Extent) -> Result<()> {
     println!("\nxtask: crash matrix: cargo xtask crash --short");
     crash::run(&crash::Request::SHORT)?;
     times.push(("crash matrix", start.elapsed()));
+    let start = Instant::now();
+    println!("\nxtask: schemathesis: cargo xtask schemathesis --examples 10 --seed 1");
+    schemathesis::run(schemathesis::Request::SHORT)?;
+    times.push(("schemathesis", start.elapsed()));
     let times: Vec<String> = times.iter().map(|(what, time)| format!("{what} {} s", time.as_secs())).collect();
     println!("\nxtask: all green ({})", times.join(", "));
     Ok(())

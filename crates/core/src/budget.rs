@@ -6,6 +6,7 @@ use crate::model::{MicroUsd, Usage, is_zero};
 
 /// Limits per turn; `None` is no limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Budgets {
     pub max_steps: Option<u64>,
@@ -29,6 +30,7 @@ impl Default for Budgets {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BudgetKind {
     Steps,
@@ -40,6 +42,7 @@ pub enum BudgetKind {
 
 /// What a turn has used so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Spent {
     pub steps: u64,
@@ -64,6 +67,7 @@ impl Spent {
 
 /// A limit that was met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Breach {
     pub budget: BudgetKind,
     pub limit: u64,

@@ -108,6 +108,7 @@ pub fn digest_of(value: &impl Serialize) -> String {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Approve,
@@ -116,6 +117,7 @@ pub enum Verdict {
 
 /// A key and the answer its command got, as the log keeps them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeyUse {
     pub endpoint: String,
     pub key: String,
@@ -125,6 +127,7 @@ pub struct KeyUse {
 
 /// What a command that was taken gets back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     Message {

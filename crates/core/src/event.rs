@@ -17,6 +17,7 @@ use crate::{
 
 /// Who caused an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Actor {
     pub kind: ActorKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,6 +27,7 @@ pub struct Actor {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ActorKind {
     User,
@@ -163,6 +165,12 @@ macro_rules! bodies {
                 match self { $(Body::$name(_) => $wire,)* }
             }
 
+            /// How the data of each type looks.
+            #[cfg(feature = "schema")]
+            pub fn schemas(of: &mut schemars::SchemaGenerator) -> Vec<(&'static str, schemars::Schema)> {
+                vec![$(($wire, of.subschema_for::<$name>()),)*]
+            }
+
             pub fn from_json(wire_type: &str, data: &RawValue) -> Result<Body, serde_json::Error> {
                 match wire_type {
                     $($wire => Ok(Body::$name(serde_json::from_str(data.get())?)),)*
@@ -219,12 +227,15 @@ macro_rules! data {
     ($($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident : $type:ty,)* })*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub struct $name { $($(#[$fdoc])* pub $field: $type,)* }
     )*};
 }
 
 data! {
+    /// A session was made, with these settings.
     SessionCreated { settings: Settings, policy: Policy, budgets: Budgets, }
+    /// Settings were changed; what is not said stayed as it was.
     #[derive(Default)] SessionUpdated {
         #[serde(default, skip_serializing_if = "Option::is_none")] title: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")] policy: Option<Policy>,
@@ -244,11 +255,16 @@ data! {
         /// Labels are names of one session, so a copy has none that were not given to it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")] labels: Vec<String>,
     }
+    /// The session was ended; it can only be read, forked and exported.
     SessionCompleted { #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>, }
+    /// The session was ended while a turn was open, which was cancelled.
     SessionCanceled { #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>, }
+    /// The session cannot go on.
     SessionFailed { code: String, message: String, }
+    /// The session ended because nothing happened in it for this long.
     SessionExpired { idle_ms: u64, }
 
+    /// Somebody said something.
     MessageAdded {
         message_id: MessageId,
         role: Role,
@@ -261,19 +277,24 @@ data! {
     /// A steering message entered the request of this step.
     MessageDelivered { message_id: MessageId, step: u32, }
 
+    /// A turn waits behind the open one.
     TurnQueued { messages: Vec<MessageRef>, #[serde(default, skip_serializing_if = "Option::is_none")] retry_of: Option<TurnId>, }
+    /// A turn began, over these messages.
     TurnStarted {
         messages: Vec<MessageRef>,
         #[serde(default, skip_serializing_if = "Option::is_none")] retry_of: Option<TurnId>,
         model: String,
     }
+    /// The turn came to its end with this answer.
     TurnCompleted {
         message_id: MessageId,
         spent: Spent,
         cost_micro_usd: Option<MicroUsd>,
         verification: Verification,
     }
+    /// The turn could not go on.
     TurnFailed { code: String, message: String, spent: Spent, cost_micro_usd: Option<MicroUsd>, }
+    /// The turn was cancelled, and its work is gone.
     TurnCanceled {
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
         /// What did not end within the time limit or runs elsewhere.
@@ -281,10 +302,13 @@ data! {
         spent: Spent,
         cost_micro_usd: Option<MicroUsd>,
     }
+    /// A budget was reached and nobody was there to raise it.
     TurnExpired { reached: Breach, spent: Spent, cost_micro_usd: Option<MicroUsd>, }
     /// A crash or a stop of the daemon cut the turn; open calls are classed.
     TurnInterrupted { calls: Vec<ClassedCall>, }
+    /// An interrupted turn goes on.
     TurnResumed { automatic: bool, }
+    /// The turn is to be cancelled; `turn_canceled` follows when its work is gone.
     CancelRequested {
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
         /// The session ends when the turn is gone.
@@ -297,8 +321,10 @@ data! {
         files: Vec<SeedFile>,
         #[serde(default, skip_serializing_if = "Option::is_none")] verify: Option<VerifyPlan>,
     }
+    /// One file, cut where it is too long.
     SeedFile { path: String, text: String, #[serde(default, skip_serializing_if = "std::ops::Not::not")] truncated: bool, }
 
+    /// A model's whole reply.
     ModelOutputCompleted {
         message_id: MessageId,
         step: u32,
@@ -324,6 +350,7 @@ data! {
         #[serde(default, skip_serializing_if = "Option::is_none")] retry_at: Option<Timestamp>,
     }
 
+    /// A call is about to run: its intent is durable before it does anything.
     ToolCallStarted {
         tool_call_id: CallId,
         name: String,
@@ -335,6 +362,7 @@ data! {
         run: u32,
         #[serde(default, skip_serializing_if = "Intent::is_empty")] intent: Intent,
     }
+    /// A call came to its end; the model sees this result.
     ToolCallCompleted {
         tool_call_id: CallId,
         name: String,
@@ -343,6 +371,7 @@ data! {
         #[serde(flatten)] result: ToolResult,
         duration_ms: u64,
     }
+    /// A call waits for a yes or no.
     ApprovalRequested {
         tool_call_id: CallId,
         name: String,
@@ -352,25 +381,33 @@ data! {
         origin: CallOrigin,
         #[serde(default, skip_serializing_if = "Option::is_none")] expires_at: Option<Timestamp>,
     }
+    /// A call may run.
     ApprovalGranted {
         tool_call_id: CallId,
         name: String,
         scope: Scope,
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
     }
+    /// A call may not run.
     ApprovalDenied {
         tool_call_id: CallId,
         name: String,
         #[serde(default)] scope: Scope,
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
     }
+    /// Nobody answered in time, which counts as a no.
     ApprovalExpired { tool_call_id: CallId, name: String, }
 
+    /// The turn met a limit and waits for a higher one.
     BudgetReached { reached: Breach, }
+    /// These are the limits from now on.
     BudgetRaised { budgets: Budgets, }
 
+    /// A session of its own was started for a part of the work.
     ChildStarted { child: SessionId, #[serde(default, skip_serializing_if = "Option::is_none")] tool_call_id: Option<CallId>, }
+    /// A child waits for a yes or no.
     ChildWaiting { child: SessionId, tool_call_id: CallId, name: String, }
+    /// A child came to its end.
     ChildSettled { child: SessionId, ok: bool, cost_micro_usd: Option<MicroUsd>, }
 }
 
@@ -382,6 +419,7 @@ impl ContextSeeded {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SeedSource {
     New,
@@ -391,6 +429,7 @@ pub enum SeedSource {
 
 /// Who asked for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CallOrigin {
     /// The model.
@@ -400,6 +439,7 @@ pub enum CallOrigin {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClassedCall {
     pub tool_call_id: CallId,
     pub name: String,
@@ -408,6 +448,7 @@ pub struct ClassedCall {
 
 /// What became of verification in a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verification {
     /// Nothing was written, or the policy is off.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::MessageId;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     System,
@@ -15,6 +16,7 @@ pub enum Role {
 
 /// A piece of a message or of a tool's result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Part {
     Text { text: String },
@@ -59,6 +61,7 @@ pub fn joined_text(parts: &[Part]) -> String {
 
 /// A file that somebody gave to a session; its bytes lie beside the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Attachment {
     /// `attachments/<name>`: how parts of messages name it.
     pub r#ref: String,
@@ -70,6 +73,7 @@ pub struct Attachment {
 
 /// What to do with a message while a turn is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
     /// It waits its turn.
@@ -81,6 +85,7 @@ pub enum Delivery {
 
 /// A message that the log holds, by reference: its body stands at `seq`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MessageRef {
     pub id: MessageId,
     pub seq: u64,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Tokens of one model reply. `input` does not hold the cached ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Usage {
     pub input_tokens: u64,
@@ -38,6 +39,7 @@ impl Usage {
 pub type MicroUsd = u64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
     EndTurn,
@@ -48,6 +50,7 @@ pub enum StopReason {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
     /// 429.
@@ -114,6 +117,7 @@ impl FaultKind {
 
 /// A model call that did not come to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[error("{message}")]
 pub struct Fault {
     pub kind: FaultKind,
@@ -130,6 +134,7 @@ impl Fault {
 
 /// A block of the model's thinking, kept byte-exact because some vendors demand it back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Thinking {
     pub text: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,6 +6,7 @@ use crate::tool::ToolKind;
 
 /// All rules of one session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
     pub approval: ApprovalPolicy,
@@ -16,6 +17,7 @@ pub struct Policy {
 
 /// When a tool call needs a yes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ApprovalPolicy {
     pub require_for_kinds: Vec<ToolKind>,
@@ -42,6 +44,7 @@ impl Default for ApprovalPolicy {
 
 /// One allow, ask or deny rule, such as `shell: git status*`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     /// A tool's name, or `*`.
@@ -56,6 +59,7 @@ pub struct Rule {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RuleAction {
     Allow,
@@ -104,6 +108,7 @@ pub fn matches_pattern(pattern: &str, subject: &str) -> bool {
 
 /// How far an answer reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// This call alone.
@@ -117,6 +122,7 @@ pub enum Scope {
 
 /// What follows a turn's writes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct VerifyPolicy {
     pub auto_verify: bool,
@@ -135,6 +141,7 @@ impl Default for VerifyPolicy {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PatchReview {
     #[default]
@@ -144,6 +151,7 @@ pub enum PatchReview {
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct RecoveryPolicy {
     pub resume: Resume,
@@ -151,6 +159,7 @@ pub struct RecoveryPolicy {
 
 /// What happens with an interrupted turn when the daemon is back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Resume {
     /// It waits for `resume`.

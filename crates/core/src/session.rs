@@ -48,6 +48,7 @@ pub const RETRYING_MS_MAX: u64 = 15 * 60 * 1000;
 
 /// What a session was created with.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Settings {
     pub workspace_path: String,
@@ -73,6 +74,7 @@ pub struct Settings {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Parent {
     pub session_id: SessionId,
     #[serde(default, skip_serializing_if = "Option::is_none")]

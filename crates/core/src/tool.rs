@@ -7,6 +7,7 @@ use crate::{ids::CallId, message::Part};
 
 /// What a tool may do to the world. Only `read` calls may ever be run twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ToolKind {
     Read,
@@ -17,6 +18,7 @@ pub enum ToolKind {
 
 /// A named ability, as the model is told of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolSpec {
     pub name: String,
     pub description: String,
@@ -27,6 +29,7 @@ pub struct ToolSpec {
 
 /// A call as the model asked for it, judged for form by the registry before it is recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolCall {
     pub id: CallId,
     /// The vendor's own name for the call, sent back with its result.
@@ -61,6 +64,7 @@ pub fn depth(value: &Value) -> usize {
 
 /// Where a call runs. Other runners come later; the field is there from the first day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Runner(pub String);
 
@@ -72,6 +76,7 @@ impl Default for Runner {
 
 /// One file that a write call is about to change. Digests are BLAKE3 in hex; `None` means no such file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileChange {
     /// Relative to the workspace.
     pub path: String,
@@ -87,6 +92,7 @@ pub struct FileChange {
 
 /// What a call is about to do, recorded before it does it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Intent {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileChange>,
@@ -100,6 +106,7 @@ impl Intent {
 
 /// How a call with a recorded intent and no recorded outcome is classed after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CallClass {
     /// Nothing of it happened: it may run.
@@ -112,6 +119,7 @@ pub enum CallClass {
 
 /// How a call came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// It ran and this is its result.
@@ -126,6 +134,7 @@ pub enum Outcome {
 
 /// A file beside the log that holds what did not fit in a result. In old logs it is a name alone, and stays one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(with = "ArtifactForm"))]
 #[serde(from = "ArtifactForm", into = "ArtifactForm")]
 pub struct Artifact {
     /// `artifacts/<turn>/<file>`.
@@ -150,6 +159,7 @@ impl Artifact {
 }
 
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 enum ArtifactForm {
     Name(String),
@@ -176,6 +186,7 @@ impl From<Artifact> for ArtifactForm {
 
 /// What a tool gave back. A failed tool is a result, not an error of ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolResult {
     pub ok: bool,
     pub parts: Vec<Part>,
@@ -220,6 +231,7 @@ impl ToolResult {
 
 /// Where the verification commands came from, and so whether they may run unasked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum VerifySource {
     /// The user's own configuration: trusted.
@@ -234,6 +246,7 @@ pub enum VerifySource {
 
 /// Verification commands found for a workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerifyPlan {
     pub source: VerifySource,
     pub commands: Vec<String>,

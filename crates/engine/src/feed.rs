@@ -21,7 +21,7 @@ use crate::{Error, Shared, hub::lock};
 const KEPT_MAX: usize = 8192;
 
 /// What tells of a message or of work inside a turn is left to the session's own stream.
-fn is_of_status(wire_type: &str) -> bool {
+pub fn is_of_status(wire_type: &str) -> bool {
     !matches!(
         wire_type,
         "message_added"

@@ -53,7 +53,7 @@ pub use archive::Manifest;
 pub use attach::NewFile;
 pub use clock::{Clock, SystemClock};
 pub use export::Export;
-pub use feed::{FeedCursor, FeedItem, FeedSubscription};
+pub use feed::{FeedCursor, FeedItem, FeedSubscription, is_of_status};
 pub use fork::{Forked, NewFork};
 pub use history::Messages;
 pub use hub::StreamItem;

@@ -14,6 +14,7 @@ mod key;
 mod logins;
 mod messages;
 mod metrics;
+mod openapi;
 pub(crate) mod problem;
 mod query;
 mod session;
@@ -36,7 +37,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::{delete, get, patch, post},
+    routing::MethodRouter,
 };
 use futures::FutureExt;
 use tenure_core::ids::SessionId;
@@ -87,40 +88,61 @@ impl App {
     }
 }
 
+/// One table for the router and for the API's description, which a test compares.
+macro_rules! routes {
+    ($($path:literal => $($method:ident $handler:path),+;)*) => {
+        fn routes() -> Router<Arc<App>> {
+            Router::new()$(.route($path, MethodRouter::new()$(.$method($handler))+))*
+        }
+
+        /// Every path with its methods.
+        #[cfg(test)]
+        const ROUTES: &[(&str, &[&str])] = &[$(($path, &[$(stringify!($method)),+])),*];
+    };
+}
+
+// What is added here is described in `openapi/operations.rs`.
+routes! {
+    "/healthz" => get health::healthz;
+    "/readyz" => get health::readyz;
+    "/metrics" => get metrics::metrics;
+    "/openapi.json" => get openapi::document;
+    "/docs" => get openapi::page;
+    "/" => get logins::page;
+    "/login" => get logins::login, head logins::no_look_ahead;
+    "/logout" => post logins::logout;
+    "/v1/logins" => post logins::link;
+    "/v1/tokens" => get tokens::list, post tokens::add;
+    "/v1/tokens/{token}" => delete tokens::revoke;
+    "/v1/tokens/{token}/rotate" => post tokens::rotate;
+    "/v1/events" => get events::of_all;
+    "/v1/tools" => get tools::list;
+    "/v1/usage" => get usage::show;
+    "/v1/sessions" => get session::list, post session::create;
+    "/v1/sessions/import" => post copies::import;
+    "/v1/sessions/{session}" => get session::show, patch session::update, delete session::delete;
+    "/v1/sessions/{session}/messages" => get messages::list, post command::send_message;
+    "/v1/sessions/{session}/attachments" => get attachments::list, post attachments::upload;
+    "/v1/sessions/{session}/attachments/{file}" => get attachments::download;
+    "/v1/sessions/{session}/artifacts" => get artifacts::list;
+    "/v1/sessions/{session}/artifacts/{*file}" => get artifacts::download;
+    "/v1/sessions/{session}/events" => get events::events;
+    "/v1/sessions/{session}/fork" => post copies::fork;
+    "/v1/sessions/{session}/export" => get copies::export, post copies::export;
+    "/v1/sessions/{session}/approve" => post command::approve;
+    "/v1/sessions/{session}/cancel" => post command::cancel;
+    "/v1/sessions/{session}/end" => post command::end;
+    "/v1/sessions/{session}/turns" => post turn::start;
+    "/v1/sessions/{session}/turns/{turn}" => get turn::show;
+    "/v1/sessions/{session}/turns/{turn}/retry" => post turn::retry;
+    "/v1/sessions/{session}/turns/{turn}/resume" => post turn::resume;
+}
+
+/// Paths that need no token: they tell nothing of what is done here.
+const OPEN_PATHS: [&str; 5] = ["/healthz", "/readyz", "/openapi.json", "/docs", "/login"];
+
 pub(crate) fn router(app: Arc<App>) -> Router {
-    Router::new()
-        .route("/healthz", get(health::healthz))
-        .route("/readyz", get(health::readyz))
-        .route("/metrics", get(metrics::metrics))
-        .route("/", get(logins::page))
-        // A browser that only looks ahead must not use a link up.
-        .route("/login", get(logins::login).head(async || problem::wrong_method()))
-        .route("/logout", post(logins::logout))
-        .route("/v1/logins", post(logins::link))
-        .route("/v1/tokens", get(tokens::list).post(tokens::add))
-        .route("/v1/tokens/{token}", delete(tokens::revoke))
-        .route("/v1/tokens/{token}/rotate", post(tokens::rotate))
-        .route("/v1/events", get(events::of_all))
-        .route("/v1/tools", get(tools::list))
-        .route("/v1/usage", get(usage::show))
-        .route("/v1/sessions", get(session::list).post(session::create))
-        .route("/v1/sessions/import", post(copies::import))
-        .route("/v1/sessions/{session}", get(session::show).merge(patch(session::update)).delete(session::delete))
-        .route("/v1/sessions/{session}/messages", get(messages::list).post(command::send_message))
-        .route("/v1/sessions/{session}/attachments", get(attachments::list).post(attachments::upload))
-        .route("/v1/sessions/{session}/attachments/{file}", get(attachments::download))
-        .route("/v1/sessions/{session}/artifacts", get(artifacts::list))
-        .route("/v1/sessions/{session}/artifacts/{*file}", get(artifacts::download))
-        .route("/v1/sessions/{session}/events", get(events::events))
-        .route("/v1/sessions/{session}/fork", post(copies::fork))
-        .route("/v1/sessions/{session}/export", get(copies::export).post(copies::export))
-        .route("/v1/sessions/{session}/approve", post(command::approve))
-        .route("/v1/sessions/{session}/cancel", post(command::cancel))
-        .route("/v1/sessions/{session}/end", post(command::end))
-        .route("/v1/sessions/{session}/turns", post(turn::start))
-        .route("/v1/sessions/{session}/turns/{turn}", get(turn::show))
-        .route("/v1/sessions/{session}/turns/{turn}/retry", post(turn::retry))
-        .route("/v1/sessions/{session}/turns/{turn}/resume", post(turn::resume))
+    routes()
         .fallback(async || problem::unknown_path())
         .method_not_allowed_fallback(async || problem::wrong_method())
         // Each body is read within a limit of its own.
@@ -145,7 +167,7 @@ async fn at_the_door(State(app): State<Arc<App>>, mut request: Request, next: Ne
         app.refusals.note(code, told_from);
     }
     let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
@@ -164,7 +186,7 @@ async fn or_internal(answer: impl Future<Output = Response>) -> Response {
 fn let_in(app: &App, request: &mut Request, peer: IpAddr) -> Result<(), Rejection> {
     let site = app.guard.check_site(request.method(), request.uri(), request.headers())?;
     let caller = match request.uri().path() {
-        "/healthz" | "/readyz" | "/login" => None,
+        path if OPEN_PATHS.contains(&path) => None,
         "/" => app.guard.caller(request.headers()).ok(),
         _ => Some(app.guard.check_caller(request.method(), request.headers(), &site, peer)?),
     };

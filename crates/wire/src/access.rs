@@ -6,6 +6,7 @@ use crate::object::objects;
 
 /// `POST /v1/tokens`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct NewToken {
     /// Small letters, digits, `.`, `_` and `-`; it tells who did what.
@@ -17,6 +18,7 @@ pub struct NewToken {
 
 /// `POST /v1/tokens/{name}/rotate`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct RotateToken {
     /// For how long the secret of before is still taken; not at all where it is left out.
@@ -26,6 +28,7 @@ pub struct RotateToken {
 
 /// `POST /v1/logins`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct NewLogin {}
 
@@ -33,6 +36,7 @@ objects! { NewToken RotateToken NewLogin }
 
 /// A token without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TokenView {
     pub name: String,
     pub created_at: String,
@@ -46,12 +50,14 @@ pub struct TokenView {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TokenList {
     pub tokens: Vec<TokenView>,
 }
 
 /// A token with its secret: this once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TokenMade {
     pub token: String,
     #[serde(flatten)]
@@ -65,12 +71,14 @@ impl std::fmt::Debug for TokenMade {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TokenRevoked {
     pub name: String,
 }
 
 /// A link that lets one browser in, once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Login {
     pub url: String,
     pub expires_in_ms: u64,

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 /// A numbered event, or a delta that follows one. Clients pass over types they do not know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
     pub seq: u64,
     /// Only deltas have it: where the delta ends in its turn's spool.
@@ -36,6 +37,7 @@ impl Event {
 
 /// Who caused an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Actor {
     /// `user | agent | policy | system`.
     pub kind: String,

@@ -10,6 +10,8 @@ mod policy;
 mod problem;
 mod request;
 mod response;
+#[cfg(feature = "schema")]
+mod schema;
 
 pub use access::{Login, NewLogin, NewToken, RotateToken, TokenList, TokenMade, TokenRevoked, TokenView};
 pub use daemon::DaemonInfo;

@@ -13,17 +13,30 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Opti
 }
 
 macro_rules! partial {
-    ($($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident : $type:ty,)* })*) => {$(
-        $(#[$doc])*
+    ($($(#[doc = $doc:literal])* $name:ident { $($(#[doc = $fdoc:literal])* $field:ident : $type:ty,)* })*) => {$(
+        $(#[doc = $doc])*
         #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
         #[serde(remote = "Self", deny_unknown_fields)]
         pub struct $name {
-            $($(#[$fdoc])*
+            $($(#[doc = $fdoc])*
             #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
             pub $field: Option<$type>,)*
         }
 
         objects! { $name }
+
+        /// Not derived: a derived one would allow `null` for every field that may be left out.
+        #[cfg(feature = "schema")]
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(of: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let fields = [$((stringify!($field), concat!($($fdoc),*), of.subschema_for::<$type>()),)*];
+                crate::schema::object(concat!($($doc),*), fields)
+            }
+        }
     )*};
 }
 
@@ -65,6 +78,7 @@ partial! {
 
 /// One allow, ask or deny rule, such as `shell: git status*`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct Rule {
     /// A tool's name, or `*`.
@@ -84,6 +98,7 @@ macro_rules! words {
     ($($(#[$doc:meta])* $name:ident { $($word:ident,)* })*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "snake_case")]
         pub enum $name { $($word,)* }
     )*};

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 /// An `application/problem+json` body: a stable code, one plain sentence and a hint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Problem {
     #[serde(rename = "type", default = "about_blank")]
     pub kind: String,

@@ -12,6 +12,7 @@ macro_rules! requests {
     ($($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident : $type:ty,)* })*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(remote = "Self", deny_unknown_fields)]
         pub struct $name {
             $($(#[$fdoc])* pub $field: $type,)*
@@ -105,6 +106,7 @@ requests! {
 
 /// The parameters with which `GET /v1/sessions` picks; what is not said does not matter.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SessionFilter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,6 +124,7 @@ pub struct SessionFilter {
 
 /// A piece of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(remote = "Self", tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Part {
     Text { text: String },

@@ -9,6 +9,7 @@ macro_rules! responses {
     ($($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident : $type:ty,)* })*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub struct $name { $($(#[$fdoc])* pub $field: $type,)* }
     )*};
 }
@@ -229,6 +230,7 @@ responses! {
 
 /// Tokens. `input_tokens` does not hold the cached ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Usage {
     pub input_tokens: u64,
@@ -239,6 +241,7 @@ pub struct Usage {
 
 /// What a turn, or a whole session, has used so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Spent {
     pub steps: u64,

@@ -24,9 +24,12 @@ const FOLDER: &str = "artifacts/";
 const LOOKED_AT_BYTES: usize = 8 * 1024;
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Page {
+    /// How many entries to give at most.
     limit: Option<usize>,
+    /// `next` of the page before.
     cursor: Option<String>,
 }
 

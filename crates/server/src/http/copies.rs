@@ -90,8 +90,10 @@ pub(crate) async fn export(
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct How {
+    /// Give the session an id of its own.
     as_new: Option<bool>,
 }
 

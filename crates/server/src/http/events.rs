@@ -31,15 +31,18 @@ const COPIED_BYTES_MAX: usize = 16 * 1024;
 const SSE_KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 /// Events that are not numbered.
-const DELTA_TYPES: [&str; 4] =
+pub(crate) const DELTA_TYPES: [&str; 4] =
     ["model_output_delta", "model_thinking_delta", "tool_arguments_delta", "tool_output_delta"];
 /// It says that something is missing, and is told whatever was asked for.
-const STREAM_RESET: &str = "stream_reset";
+pub(crate) const STREAM_RESET: &str = "stream_reset";
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct From {
+    /// The cursor after which to begin; the header `Last-Event-ID` wins over it.
     after: Option<String>,
+    /// `false`: end at the present. By default the stream stays open.
     follow: Option<bool>,
     /// Only these types, with commas between them.
     types: Option<String>,
@@ -129,7 +132,7 @@ fn cursor(headers: &HeaderMap, after: Option<&str>) -> Result<Cursor, Rejection>
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+pub(crate) enum Format {
     Sse,
     Ndjson,
 }
@@ -150,7 +153,7 @@ impl Format {
 
     /// The pieces that follow each other on the wire. A small item is one; the bytes of a large one may be shared with
     /// other watchers and are never copied.
-    fn write(self, item: &impl Tellable) -> VecDeque<Bytes> {
+    pub(crate) fn write(self, item: &impl Tellable) -> VecDeque<Bytes> {
         let (cursor, wire_type, json) = item.parts();
         // The JSON holds no line end, so that it is one line in both formats.
         let (head, end) = match self {
@@ -176,7 +179,7 @@ enum Ends {
 }
 
 /// What a stream tells, one by one.
-trait Tellable: Send + 'static {
+pub(crate) trait Tellable: Send + 'static {
     /// Its cursor, its type and its envelope.
     fn parts(&self) -> (impl fmt::Display, &str, &Bytes);
 }

@@ -69,7 +69,7 @@ fn out_of_range(total: usize) -> Response {
 }
 
 /// Whether a header names this version, or any.
-fn names(headers: &HeaderMap, name: header::HeaderName, etag: &str) -> bool {
+pub(crate) fn names(headers: &HeaderMap, name: header::HeaderName, etag: &str) -> bool {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim).any(|tag| tag == etag || tag == "*")
 }

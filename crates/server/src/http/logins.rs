@@ -15,7 +15,7 @@ use super::{
     App,
     body::Plain,
     json,
-    problem::{Rejection, internal},
+    problem::{Rejection, internal, wrong_method},
     query::{Nothing, Params},
 };
 use crate::{
@@ -53,9 +53,16 @@ pub(crate) async fn link(
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Code {
+    /// As the link holds it.
     code: String,
+}
+
+/// A browser that only looks ahead must not use a link up.
+pub(crate) async fn no_look_ahead() -> Rejection {
+    wrong_method()
 }
 
 pub(crate) async fn login(

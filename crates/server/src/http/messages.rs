@@ -19,9 +19,12 @@ use super::{
 };
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Page {
+    /// How many entries to give at most.
     limit: Option<usize>,
+    /// `next` of the page before.
     cursor: Option<String>,
 }
 
@@ -33,11 +36,16 @@ pub(crate) async fn list(
     let limit = page_limit(page.limit)?;
     let after = match page.cursor {
         None => 0,
-        Some(text) => text.parse().map_err(|_| bad_cursor("cursor is not one that a list of messages gave"))?,
+        Some(text) => seq(&text).ok_or_else(|| bad_cursor("cursor is not one that a list of messages gave"))?,
     };
     let Messages { events, more, .. } = app.engine.messages(session, after, limit).await?;
     let next = events.last().filter(|_| more).map(|event| event.seq.to_string());
     Ok(json(StatusCode::OK, &MessageList { messages: events.into_iter().filter_map(message).collect(), next }))
+}
+
+/// Digits alone.
+fn seq(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
 /// `None` for an event that holds no message.

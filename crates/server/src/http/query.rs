@@ -79,6 +79,7 @@ pub(crate) struct Params<T>(pub(crate) T);
 
 /// For a path that takes no parameters.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
@@ -93,8 +94,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
-const PAGE_DEFAULT: usize = 50;
-const PAGE_MAX: usize = 200;
+pub(crate) const PAGE_DEFAULT: usize = 50;
+pub(crate) const PAGE_MAX: usize = 200;
 
 /// How many entries a page of a list may have.
 pub(crate) fn page_limit(limit: Option<usize>) -> Result<usize, Rejection> {

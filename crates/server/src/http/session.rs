@@ -58,14 +58,22 @@ async fn check_create(app: &App, body: &CreateSession) -> Result<(), Rejection> 
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Page {
+    /// How many entries to give at most.
     limit: Option<usize>,
+    /// `next` of the page before.
     cursor: Option<String>,
+    /// Only sessions that stand like this.
     status: Option<String>,
+    /// Only sessions with this label.
     label: Option<String>,
+    /// Only sessions of this role.
     role: Option<String>,
+    /// Only sessions of this folder.
     workspace_path: Option<String>,
+    /// Words that the title or a message holds, whatever their case.
     text: Option<String>,
 }
 
@@ -134,6 +142,7 @@ pub(crate) async fn update(
 
 /// What is to become of it.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Deletion {
     /// Not only ended, but deleted with all that belongs to it.

@@ -49,8 +49,10 @@ pub(crate) async fn resume(
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wait {
+    /// How long to wait for the turn to come to rest.
     wait_ms: Option<u64>,
 }
 

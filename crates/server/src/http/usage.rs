@@ -10,11 +10,16 @@ use tenure_wire::UsageView;
 use super::{App, json, problem::Rejection, query::Params, view};
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Of {
+    /// Only sessions that stand like this.
     status: Option<String>,
+    /// Only sessions with this label.
     label: Option<String>,
+    /// Only sessions of this role.
     role: Option<String>,
+    /// Only sessions of this folder.
     workspace_path: Option<String>,
 }
 

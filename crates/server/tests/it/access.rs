@@ -5,10 +5,10 @@ use serde_json::json;
 use crate::rig::{Daemon, TOKEN, client, headers};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_but_health_needs_the_token() {
+async fn everything_but_health_and_the_description_needs_the_token() {
     let daemon = Daemon::start().await;
     let http = client();
-    for path in ["/healthz", "/readyz"] {
+    for path in ["/healthz", "/readyz", "/openapi.json", "/docs"] {
         assert_eq!(daemon.send(http.get(daemon.url(path))).await.status, 200, "{path}");
     }
     let session = daemon.create(json!({})).await;

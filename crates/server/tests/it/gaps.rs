@@ -22,7 +22,6 @@ gaps! {
     "streams: GET /events/{id}" => |d, s: &str| path_is_unknown(d, format!("/events/{s}"));
     "sessions: POST …/compact" => |d, s| post_is_unknown(d, s, "/compact");
     "sessions: POST …/undo" => |d, s| post_is_unknown(d, s, "/undo");
-    "daemon: /openapi.json" => |d, _| path_is_unknown(d, "/openapi.json".into());
     "daemon: /v1/models" => |d, _| path_is_unknown(d, "/v1/models".into());
     "roles: /v1/roles" => |d, _| path_is_unknown(d, "/v1/roles".into());
     "roles: /v1/projects" => |d, _| path_is_unknown(d, "/v1/projects".into());

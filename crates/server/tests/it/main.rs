@@ -8,6 +8,8 @@ mod browser;
 mod commands;
 mod connections;
 mod copies;
+mod description;
+mod documented;
 mod fuzz;
 mod gaps;
 mod limits;

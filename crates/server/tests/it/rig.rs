@@ -28,6 +28,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::documented;
+
 pub const TOKEN: &str = "a-token-for-tests";
 /// Longer than anything here takes, shorter than a person waits.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -153,10 +155,15 @@ impl Daemon {
     }
 
     pub async fn send(&self, request: reqwest::RequestBuilder) -> Got {
-        let response = timeout(PATIENCE, request.send()).await.unwrap().unwrap();
+        let (http, request) = request.build_split();
+        let request = request.unwrap();
+        let (method, path) = (request.method().to_string(), request.url().path().to_owned());
+        let response = timeout(PATIENCE, http.execute(request)).await.unwrap().unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let text = timeout(PATIENCE, response.text()).await.unwrap().unwrap();
-        Got { status, headers, body: serde_json::from_str(&text).unwrap_or(Value::String(text)) }
+        let got = Got { status, headers, body: serde_json::from_str(&text).unwrap_or(Value::String(text)) };
+        documented::check(&method, &path, &got);
+        got
     }
 
     pub async fn get(&self, path: &str) -> Got {
@@ -243,7 +250,9 @@ impl Daemon {
         let response = timeout(PATIENCE, request.send()).await.unwrap().unwrap();
         assert_eq!(response.status(), 200);
         let text = timeout(PATIENCE, response.text()).await.unwrap().unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        events.iter().for_each(documented::check_event);
+        events
     }
 
     /// A request that shows nothing.
