@@ -249,7 +249,7 @@ fn files(s: &mut Schemas) -> Vec<Operation> {
         "schema": {
             "type": "object",
             "required": ["file"],
-            "properties": { "file": { "contentMediaType": "application/octet-stream", "description": "The file, with its name and type." } },
+            "properties": { "file": { "type": "string", "contentMediaType": "application/octet-stream", "description": "The file, with its name and type." } },
             "additionalProperties": false,
         },
         "encoding": { "file": { "contentType": "application/octet-stream" } },
