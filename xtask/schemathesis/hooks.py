@@ -99,6 +99,10 @@ def before_call(context, case, kwargs):
         body["seq"] = 1
     if path.endswith("/approve") and is_text(body, "tool_call_id", "call_.{26}"):
         body["tool_call_id"] = lead(case, "call") or body["tool_call_id"]
+    # A turn that is not there is no sign that the session is not: only a turn of this session is named, or none.
+    if path.endswith("/cancel") and is_text(body, "turn_id", TURN.pattern):
+        own = [turn for session, turn in seen["turn"] if session == case.path_parameters["session"]]
+        body["turn_id"] = own[-1] if own else None
     if isinstance(body.get("parts"), list):
         body["parts"] = [plain(part) for part in body["parts"]]
 

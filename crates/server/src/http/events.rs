@@ -71,10 +71,9 @@ pub(crate) async fn of_all(
     Params(from): Params<From>,
     headers: HeaderMap,
 ) -> Result<Response, Rejection> {
-    let after = match last_id(&headers, from.after.as_deref())? {
-        None => None,
-        Some(text) => Some(text.parse().map_err(|()| bad_cursor("the cursor is not one that this stream gave"))?),
-    };
+    let after = begins(&headers, from.after.as_deref(), |text| {
+        text.parse().map_err(|()| bad_cursor("the cursor is not one that this stream gave"))
+    })?;
     let ends = if from.follow.unwrap_or(true) { Ends::WhenStopped } else { Ends::AtThePresent };
     let types = from.types.as_deref().map(types).transpose()?;
     let place = place(&app)?;
@@ -115,20 +114,23 @@ fn types(text: &str) -> Result<Vec<String>, Rejection> {
     }
 }
 
-/// A client that reconnects by itself sends `Last-Event-ID` to an address that still holds its first `after`: the header is newer.
-fn last_id<'a>(headers: &'a HeaderMap, after: Option<&'a str>) -> Result<Option<&'a str>, Rejection> {
+/// A client that reconnects by itself sends `Last-Event-ID` to an address that still holds its first `after`: the header is newer. Both have to be right.
+fn begins<T>(
+    headers: &HeaderMap,
+    after: Option<&str>,
+    read: impl Fn(&str) -> Result<T, Rejection>,
+) -> Result<Option<T>, Rejection> {
     let header = match headers.get(LAST_EVENT_ID) {
         None => None,
         Some(value) => Some(value.to_str().map_err(|_| bad_cursor("Last-Event-ID is not a cursor"))?),
     };
-    Ok(header.filter(|text| !text.is_empty()).or(after))
+    let after = after.map(&read).transpose()?;
+    Ok(header.filter(|text| !text.is_empty()).map(read).transpose()?.or(after))
 }
 
 fn cursor(headers: &HeaderMap, after: Option<&str>) -> Result<Cursor, Rejection> {
-    match last_id(headers, after)? {
-        None => Ok(Cursor::START),
-        Some(text) => text.parse().map_err(|error: tenure_core::cursor::BadCursor| bad_cursor(error.to_string())),
-    }
+    let read = |text: &str| text.parse().map_err(|error: tenure_core::cursor::BadCursor| bad_cursor(error.to_string()));
+    Ok(begins(headers, after, read)?.unwrap_or(Cursor::START))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -320,6 +322,7 @@ mod tests {
         assert_eq!(read(&headers(LAST_EVENT_ID, "7"), Some("4")), Ok(Cursor::at(7)));
         assert_eq!(read(&headers(LAST_EVENT_ID, ""), Some("4")), Ok(Cursor::at(4)));
         assert_eq!(read(&headers(LAST_EVENT_ID, "x"), Some("4")), Err(()));
+        assert_eq!(read(&headers(LAST_EVENT_ID, "7"), Some("x")), Err(()));
         assert_eq!(read(&HeaderMap::new(), Some("")), Err(()));
     }
 

@@ -89,7 +89,7 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
             .header(
                 "If-Match",
                 "The `ETag` of the version that is to be changed; another one refuses the update.",
-                json!({ "type": "string", "pattern": "^(\\*|[0-9]+|\"[0-9]+\")$" }),
+                json!({ "type": "string", "pattern": "^(\\*|[0-9]{1,19}|\"[0-9]{1,19}\")$" }),
             )
             .takes(s, &renamed)
             .command()
@@ -137,7 +137,7 @@ fn messages(s: &mut Schemas) -> Vec<Operation> {
             .refuses(&["empty_message", "bad_role", "unsupported_part", "queue_full"])
             .refuses_as(400, "unknown_attachment"),
         get("/v1/sessions/{session}/messages", "listMessages", tag, "Gives the conversation, the oldest message first.")
-            .query::<messages::Page>(s, json!({ "cursor": { "pattern": "^[0-9]+$" } }))
+            .query::<messages::Page>(s, json!({ "cursor": { "pattern": "^[0-9]{1,19}$" } }))
             .answers(s, 200, "A page of it.", &list)
             .refuses(&["bad_cursor"]),
         post("/v1/sessions/{session}/approve", "answerApproval", tag, "Says yes or no to a tool call that waits for it.")
@@ -218,7 +218,7 @@ fn stream(event: &str) -> Value {
 fn streams(s: &mut Schemas) -> Vec<Operation> {
     let tag = TAGS[3].0;
     const FEED_CURSOR: &str = "^(0|[1-9a-f][0-9a-f]{0,15})-(0|[1-9][0-9]{0,18})$";
-    const SESSION_CURSOR: &str = "^[0-9]+(\\.[0-9]+)?$";
+    const SESSION_CURSOR: &str = "^[0-9]{1,19}(\\.[0-9]{1,19})?$";
     let types = EventBody::WIRE_TYPES.iter().chain(&events::DELTA_TYPES).chain(&[events::STREAM_RESET]);
     let types: Vec<&str> = types.copied().collect();
     let parameters = |cursor: &str| {
@@ -259,7 +259,7 @@ fn files(s: &mut Schemas) -> Vec<Operation> {
         "schema": {
             "type": "object",
             "required": ["file"],
-            "properties": { "file": { "contentMediaType": "application/octet-stream", "description": "The file, with its name and type." } },
+            "properties": { "file": { "type": "string", "contentMediaType": "application/octet-stream", "description": "The file, with its name and type." } },
             "additionalProperties": false,
         },
         "encoding": { "file": { "contentType": "application/octet-stream" } },
