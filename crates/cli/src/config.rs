@@ -56,8 +56,8 @@ All keys and their defaults:
     body_read_ms = 30000
     idle_ms = 75000                 # a connection without a request
     write_stall_ms = 60000          # a client that takes nothing of what is sent to it
-    requests_per_second_max = 2000  # of one token, over time
-    requests_burst_max = 4000       # of one token, at once
+    requests_per_second_max = 20000 # of one token, over time
+    requests_burst_max = 20000      # of one token, at once
     failures_per_minute_max = 120   # requests of one address without a valid token that are told so each
     tokens_max = 128
     logins_max = 64                 # browsers that are logged in

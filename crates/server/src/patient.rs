@@ -113,14 +113,15 @@ impl<T> Patient<T> {
     }
 
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.progress.reader.register(cx.waker());
         let count = self.progress.count();
         let limit = match Progress::phase_of(count) {
             Phase::Idle => self.waits.idle,
             Phase::Head => self.waits.head,
             Phase::Busy => {
                 self.waiting = None;
-                return Poll::Pending;
+                self.progress.reader.register(cx.waker());
+                // The answer may have gone out in this moment.
+                return if self.progress.count() == count { Poll::Pending } else { self.wait(cx) };
             }
         };
         // Bytes that drip in do not begin the wait anew.
