@@ -64,8 +64,8 @@ All keys and their defaults:
     body_read_ms = 30000
     idle_ms = 75000                 # a connection without a request
     write_stall_ms = 60000          # a client that takes nothing of what is sent to it
-    requests_per_second_max = 2000  # of one token, over time
-    requests_burst_max = 4000       # of one token, at once
+    requests_per_second_max = 20000 # of one token, over time
+    requests_burst_max = 20000      # of one token, at once
     failures_per_minute_max = 120   # requests of one address without a valid token that are told so each
     tokens_max = 128
     logins_max = 64                 # browsers that are logged in
@@ -207,7 +207,7 @@ limits! {
     idle_ms: Millis => server.idle;
     /// a client that takes nothing of what is sent to it is cut
     write_stall_ms: Millis => server.write_stall;
-    /// requests of one token, over time; more gets 429 `too_fast` with `Retry-After`
+    /// requests of one token, over time; more gets 429 `too_fast` with `Retry-After`. The default is above what one machine answers: lower it where others hold tokens
     requests_per_second_max: Positive => server.requests_per_second_max;
     /// the same at once, after a pause
     requests_burst_max: Positive => server.requests_burst_max;

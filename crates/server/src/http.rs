@@ -187,7 +187,7 @@ fn let_in(app: &App, request: &mut Request, peer: IpAddr) -> Result<(), Rejectio
     let site = app.guard.check_site(request.method(), request.uri(), request.headers())?;
     let caller = match request.uri().path() {
         path if OPEN_PATHS.contains(&path) => None,
-        "/" => app.guard.caller(request.headers()).ok(),
+        "/" if !request.headers().contains_key(header::AUTHORIZATION) => app.guard.caller(request.headers()).ok(),
         _ => Some(app.guard.check_caller(request.method(), request.headers(), &site, peer)?),
     };
     if let Some(caller) = caller {

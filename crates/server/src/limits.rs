@@ -10,7 +10,8 @@ pub struct Limits {
     pub connections_per_address_max: usize,
     /// Event streams at one time, so that some connections are left for commands.
     pub streams_max: usize,
-    /// Requests of one token in a second, over time.
+    /// Requests of one token in a second, over time. By default more than one machine can answer, so that nothing but a
+    /// runaway is held up.
     pub requests_per_second_max: usize,
     /// Requests of one token at once, after a pause.
     pub requests_burst_max: usize,
@@ -72,8 +73,8 @@ impl Default for Limits {
             connections_max: 4096,
             connections_per_address_max: 3072,
             streams_max: 2048,
-            requests_per_second_max: 2000,
-            requests_burst_max: 4000,
+            requests_per_second_max: 20_000,
+            requests_burst_max: 20_000,
             failures_per_minute_max: 120,
             tokens_max: 128,
             logins_max: 64,

@@ -12,7 +12,6 @@ use std::{
     time::Duration,
 };
 
-use futures::task::AtomicWaker;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, Sleep, sleep_until},
@@ -39,15 +38,11 @@ pub(crate) enum Phase {
 
 /// How far a connection has come: a count that names its phase, and grows with every request.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
-    count: AtomicU64,
-    /// Who has to look at the connection again once the answer is out: nothing may ever come to be read.
-    reader: AtomicWaker,
-}
+pub(crate) struct Progress(AtomicU64);
 
 impl Progress {
     fn count(&self) -> u64 {
-        self.count.load(Ordering::Acquire)
+        self.0.load(Ordering::Acquire)
     }
 
     fn phase_of(count: u64) -> Phase {
@@ -62,21 +57,20 @@ impl Progress {
         let count = self.count();
         if Self::phase_of(count) == Phase::Idle {
             // A request that begins in the same moment is further on.
-            let _ = self.count.compare_exchange(count, count + 1, Ordering::AcqRel, Ordering::Acquire);
+            let _ = self.0.compare_exchange(count, count + 1, Ordering::AcqRel, Ordering::Acquire);
         }
     }
 
     /// A head is whole.
     pub(crate) fn asked(&self) {
         let next = |count: u64| Some(count - count % 3 + 2);
-        let _ = self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
     }
 
     /// The answer is out.
     pub(crate) fn answered(&self) {
         let next = |count: u64| Some(count - count % 3 + 3);
-        let _ = self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
-        self.reader.wake();
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
     }
 }
 
@@ -86,7 +80,8 @@ pub(crate) struct Patient<T> {
     progress: Arc<Progress>,
     /// Set while a write waits for the peer.
     stalled: Option<Pin<Box<Sleep>>>,
-    /// Set while a read waits for the peer, with what it waits for.
+    /// Made when a read first waits for the peer, with what it waits for. It is set anew rather than made anew, which costs
+    /// next to nothing as long as it only moves into the future.
     waiting: Option<(u64, Pin<Box<Sleep>>)>,
     gave_up: Option<Phase>,
 }
@@ -113,25 +108,33 @@ impl<T> Patient<T> {
     }
 
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.progress.reader.register(cx.waker());
         let count = self.progress.count();
-        let limit = match Progress::phase_of(count) {
-            Phase::Idle => self.waits.idle,
-            Phase::Head => self.waits.head,
-            Phase::Busy => {
-                self.waiting = None;
-                return Poll::Pending;
-            }
-        };
-        // Bytes that drip in do not begin the wait anew.
-        if self.waiting.as_ref().is_none_or(|(since, _)| *since != count) {
-            self.waiting = Some((count, Box::pin(sleep_until(Instant::now() + limit))));
+        let phase = Progress::phase_of(count);
+        ready!(self.timer(count).as_mut().poll(cx));
+        if phase == Phase::Busy {
+            // Nothing is late; but somebody has to look again once the answer is out, when nothing may ever come.
+            let next = Instant::now() + self.waits.idle;
+            let timer = self.timer(count);
+            timer.as_mut().reset(next);
+            return timer.as_mut().poll(cx).map(Ok);
         }
-        if let Some((_, sleep)) = &mut self.waiting {
-            ready!(sleep.as_mut().poll(cx));
-        }
-        self.gave_up = Some(Progress::phase_of(count));
+        self.gave_up = Some(phase);
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client says nothing")))
+    }
+
+    /// The timer of this phase. Bytes that drip in do not begin the wait anew.
+    fn timer(&mut self, count: u64) -> &mut Pin<Box<Sleep>> {
+        let limit = match Progress::phase_of(count) {
+            Phase::Head => self.waits.head,
+            Phase::Idle | Phase::Busy => self.waits.idle,
+        };
+        let until = || Instant::now() + limit;
+        let (since, timer) = self.waiting.get_or_insert_with(|| (count, Box::pin(sleep_until(until()))));
+        if *since != count {
+            *since = count;
+            timer.as_mut().reset(until());
+        }
+        timer
     }
 }
 
@@ -172,6 +175,11 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.inner).poll_flush(cx);
+        let count = self.progress.count();
+        if self.waiting.is_some() && Progress::phase_of(count) == Phase::Idle {
+            // The answer is out: from here on nothing is asked.
+            self.timer(count);
+        }
         self.judge(cx, flushed)
     }
 

@@ -85,6 +85,21 @@ async fn the_daemons_own_token_is_rotated_while_it_runs() {
 }
 
 #[tokio::test]
+async fn refusals_are_in_the_log_now_and_then_and_nothing_that_was_sent() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(folder.data()).await;
+    let url = daemon.client().target().base_url().to_owned();
+    let wrong = "a-wrong-token-that-somebody-sent";
+    let stranger = Client::new(Target::new(url, wrong));
+    for _ in 0..5 {
+        assert_eq!(stranger.tokens().await.unwrap_err().code(), Some("unauthorized"));
+    }
+    let log = daemon.log();
+    assert_eq!(log.matches("refused a request from 127.0.0.1: unauthorized").count(), 1, "{log}");
+    assert!(!log.contains(wrong), "{log}");
+}
+
+#[tokio::test]
 async fn open_prints_a_link_that_works_once() {
     let folder = Folder::new();
     let daemon = Daemon::start(folder.data()).await;

@@ -48,7 +48,9 @@ pub(crate) async fn add(
 ) -> Result<Response, Rejection> {
     caller.may_manage()?;
     let valid = new.expires_in_ms.map(Duration::from_millis);
-    let (token, secret) = app.guard.tokens.add(&new.name, valid).await.map_err(|why| refused(why, &new.name))?;
+    let name = new.name.clone();
+    let adding = async move { app.guard.tokens.add(&name, valid).await };
+    let (token, secret) = to_its_end(adding, &new.name).await?;
     tracing::info!("the token {} was made", token.name);
     Ok(made(StatusCode::CREATED, &token, secret))
 }
@@ -60,7 +62,8 @@ pub(crate) async fn revoke(
     _: Params<Nothing>,
 ) -> Result<Response, Rejection> {
     caller.may_manage()?;
-    app.guard.tokens.revoke(&name).await.map_err(|why| refused(why, &name))?;
+    let gone = name.clone();
+    to_its_end(async move { app.guard.tokens.revoke(&gone).await }, &name).await?;
     tracing::info!("the token {name} was revoked");
     Ok(json(StatusCode::OK, &wire::TokenRevoked { name }))
 }
@@ -74,9 +77,20 @@ pub(crate) async fn rotate(
 ) -> Result<Response, Rejection> {
     caller.may_manage()?;
     let grace = how.grace_ms.filter(|ms| *ms > 0).map(Duration::from_millis);
-    let (token, secret) = app.guard.tokens.rotate(&name, grace).await.map_err(|why| refused(why, &name))?;
+    let rotated = name.clone();
+    let rotating = async move { app.guard.tokens.rotate(&rotated, grace).await };
+    let (token, secret) = to_its_end(rotating, &name).await?;
     tracing::info!("the token {name} was rotated");
     Ok(made(StatusCode::OK, &token, secret))
+}
+
+/// In a task of its own: a client that goes away in the middle must not leave one thing on disk and another in force.
+async fn to_its_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, Refused>> + Send + 'static,
+    name: &str,
+) -> Result<T, Rejection> {
+    let done = tokio::spawn(change).await.map_err(|error| internal(&error.to_string()))?;
+    done.map_err(|why| refused(why, name))
 }
 
 fn made(status: StatusCode, token: &NamedToken, secret: String) -> Response {

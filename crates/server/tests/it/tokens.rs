@@ -161,6 +161,8 @@ struct Kept {
     named: Mutex<Vec<u8>>,
     own: Mutex<String>,
     broken: Mutex<bool>,
+    /// How long each write takes.
+    slow: Duration,
 }
 
 impl Keeper for Kept {
@@ -173,6 +175,7 @@ impl Keeper for Kept {
     }
 
     fn keep_own(&self, token: &str) -> io::Result<()> {
+        std::thread::sleep(self.slow);
         *self.own.lock().unwrap() = token.to_owned();
         Ok(())
     }
@@ -193,6 +196,27 @@ async fn the_daemons_own_token_is_rotated_in_its_file_and_in_force() {
     daemon.get("/v1/tokens").await.refused(401, "unauthorized");
     let now = again["token"].as_str().unwrap();
     assert_eq!(with(&daemon, now, "GET", "/v1/tokens", Value::Null).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_goes_away_leaves_no_token_half_rotated() {
+    let kept = Arc::new(Kept { slow: Duration::from_millis(400), ..Kept::default() });
+    let access = Access { keeper: kept.clone(), ..Access::new(TOKEN) };
+    let daemon = Daemon::with(Limits::default(), access).await;
+    let request =
+        daemon.request("POST", "/v1/tokens/owner/rotate").json(&json!({})).timeout(Duration::from_millis(100));
+    assert!(request.send().await.is_err(), "it did not wait");
+    let written = async {
+        while kept.own.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let token = kept.own.lock().unwrap().clone();
+        while with(&daemon, &token, "GET", "/v1/tokens", Value::Null).await.status != 200 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, written).await.expect("what is in the file is in force");
+    daemon.get("/v1/tokens").await.refused(401, "unauthorized");
 }
 
 #[tokio::test(flavor = "multi_thread")]

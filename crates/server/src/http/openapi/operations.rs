@@ -419,7 +419,7 @@ fn access(s: &mut Schemas) -> Vec<Operation> {
             "It goes on to the page.",
             Value::Null,
         ),
-        get("/", "getHome", tag, "A page that says whether one is let in.").open().answer(200, "The page.", page),
+        get("/", "getHome", tag, "A page that says whether one is let in.").answer(200, "The page.", page),
     ]
 }
 
