@@ -30,7 +30,7 @@ use super::{
 const DOCUMENT: &str = include_str!("../../../../docs/openapi.json");
 const PAGE: &str = include_str!("openapi/page.html");
 /// The page's own style and script, by their digests, and what it fetches from this daemon: nothing else is let in.
-const PAGE_POLICY: &str = "default-src 'none'; style-src 'sha256-N8Tr4saViwFbul3RSM5S0ZCJCIYlskWXr+qgeWSddwA='; script-src 'sha256-5ZdXjkwVvlmdaERe0noHEhkuw+cQRB8VQzd7ExiQWcQ='; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'sha256-N8Tr4saViwFbul3RSM5S0ZCJCIYlskWXr+qgeWSddwA='; script-src 'sha256-xzmrsyT5Sl3wV7SW6/XMt308ttmHjvYHIUGfOQW5COA='; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 static DOCUMENT_TAG: LazyLock<String> = LazyLock::new(|| tag(DOCUMENT));
 static PAGE_TAG: LazyLock<String> = LazyLock::new(|| tag(PAGE));
