@@ -213,6 +213,7 @@ bodies! {
     ChildStarted "child_started",
     ChildWaiting "child_waiting",
     ChildSettled "child_settled",
+    EventLost "event_lost",
 }
 
 macro_rules! data {
@@ -372,6 +373,9 @@ data! {
     ChildStarted { child: SessionId, #[serde(default, skip_serializing_if = "Option::is_none")] tool_call_id: Option<CallId>, }
     ChildWaiting { child: SessionId, tool_call_id: CallId, name: String, }
     ChildSettled { child: SessionId, ok: bool, cost_micro_usd: Option<MicroUsd>, }
+
+    /// Stands where an event was that damage to the log took, so that all others keep their numbers.
+    EventLost { reason: String, }
 }
 
 impl ContextSeeded {
