@@ -16,10 +16,11 @@ use tenure_core::{
 };
 use tokio::sync::{Semaphore, watch};
 
+pub(crate) use self::{folder::Folder, layout::Layout};
+
 use self::{
-    folder::{Folder, Keep, is_missing},
+    folder::{Keep, is_missing},
     keys::Keys,
-    layout::Layout,
     listing::Listing,
     lock::Lock,
     log::Log,
@@ -55,6 +56,7 @@ mod spool;
 mod stage;
 mod sweep;
 mod trash;
+pub mod upkeep;
 
 /// Turn records are small; what is larger is not one.
 const TURN_BYTES_MAX: u64 = 16 << 20;

@@ -31,10 +31,8 @@ impl Seal {
         if bytes.len() < start + 3 || bytes.pop_if(|last| *last == b'}').is_none() {
             return;
         }
-        let sum = self.sum_of(&bytes[start..]);
-        bytes.extend_from_slice(self.opens);
-        bytes.extend_from_slice(sum.as_bytes());
-        bytes.extend_from_slice(CLOSES);
+        let suffix = self.suffix_of(&bytes[start..]);
+        bytes.extend_from_slice(suffix.as_bytes());
     }
 
     /// Looks at an object as it was read.
@@ -49,6 +47,23 @@ impl Seal {
             1 if digits => Sealed::Bad,
             _ => Sealed::Unsealed,
         }
+    }
+
+    /// The object without its last part, and that part, where a sum would stand.
+    pub fn parts(self, object: &[u8]) -> Option<(&[u8], &[u8])> {
+        let (body, ..) = self.split(object)?;
+        Some(object.split_at(body.len()))
+    }
+
+    /// How an object with this body ends.
+    pub fn suffix_of(self, body: &[u8]) -> String {
+        self.suffix_with(&blake3::hash(body))
+    }
+
+    /// How an object whose body has this hash ends.
+    pub fn suffix_with(self, hash: &blake3::Hash) -> String {
+        let opens = String::from_utf8_lossy(self.opens);
+        format!("{opens}{}\"}}", &hash.to_hex()[..self.digits])
     }
 
     fn split(self, object: &[u8]) -> Option<(&[u8], &[u8], &[u8], &[u8])> {
