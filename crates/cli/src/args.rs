@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    commands::{approve, ask, cancel, completions, config, demo, doctor, serve, session, sessions, stop},
+    commands::{approve, ask, cancel, completions, config, demo, doctor, serve, session, sessions, stop, store},
     exit,
     terminal::Output,
 };
@@ -63,6 +63,7 @@ pub enum Command {
     Session(session::Arguments),
     Stop(stop::Arguments),
     Doctor(doctor::Arguments),
+    Store(store::Arguments),
     Config(config::Arguments),
     Completions(completions::Arguments),
 }

@@ -11,6 +11,7 @@ pub mod serve;
 pub mod session;
 pub mod sessions;
 pub mod stop;
+pub mod store;
 
 use std::path::PathBuf;
 
@@ -51,6 +52,7 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Session(arguments) => on_one_thread(session::run(&context, &arguments)),
         Command::Stop(arguments) => on_one_thread(stop::run(&context, &arguments)),
         Command::Doctor(arguments) => on_one_thread(doctor::run(&context, &arguments)),
+        Command::Store(arguments) => store::run(&context, &arguments),
         Command::Config(arguments) => config::run(&context, &arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     }

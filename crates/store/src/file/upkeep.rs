@@ -84,6 +84,11 @@ pub struct CheckOptions {
 /// Told now and then: sessions done, and how many there are.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
+/// The sessions that have a folder there, oldest first.
+pub fn sessions(path: &Path) -> Result<Vec<SessionId>> {
+    examine::sessions(&folder(path)?).map_err(|error| Error::disk("to list the sessions", &error))
+}
+
 /// Reads everything and changes nothing; a daemon may run meanwhile.
 pub fn check(path: &Path, options: &CheckOptions, progress: Progress<'_>) -> Result<Check> {
     check::check(&folder(path)?, options, progress)

@@ -27,8 +27,11 @@ mod gc;
 mod power;
 mod wrecks;
 
-/// Files with fewer bits than this are tried bit by bit, of the others so many bits.
-const BITS_MAX: usize = 2500;
+/// Files with fewer bits than this are tried bit by bit.
+const BITS_MAX: usize = 720;
+/// Of the others so many are tried: to find, and to mend.
+const FOUND: usize = 250;
+const MENDED: usize = 25;
 
 pub const ATTACHMENT: &str = "attachments/0a1b-a.png";
 pub const ARTIFACT: &str = "artifacts/t/out.txt";
@@ -109,7 +112,11 @@ pub async fn write(folder: &Path) {
 }
 
 pub async fn write_to(store: &dyn Store) {
-    for n in [1, 2] {
+    write_sessions(store, &[1, 2]).await;
+}
+
+async fn write_sessions(store: &dyn Store, sessions: &[u64]) {
+    for n in sessions.iter().copied() {
         let id = session(n);
         let decisions = rich(n);
         let (epoch, mut head) = store.create(id, &decisions[0]).await.unwrap();
@@ -170,7 +177,7 @@ pub fn dice(seed: &mut u64) -> u64 {
 
 fn bits(bytes: usize, most: usize) -> Vec<usize> {
     let all = bytes * 8;
-    if all <= most {
+    if all <= BITS_MAX && most == FOUND {
         return (0..all).collect();
     }
     let mut seed = bytes as u64;
@@ -203,11 +210,11 @@ async fn a_folder_as_it_should_be_is_clean() {
 #[tokio::test]
 async fn every_bit_that_changed_is_found() {
     let folder = fast_folder();
-    write(folder.path()).await;
+    write_sessions(&*open_unsynced(folder.path()), &[1]).await;
     for name in files() {
         let path = folder.path().join(&name);
         let good = fs::read(&path).unwrap();
-        for bit in bits(good.len(), BITS_MAX) {
+        for bit in bits(good.len(), FOUND) {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             fs::write(&path, &bad).unwrap();
@@ -227,11 +234,14 @@ async fn every_bit_that_changed_is_found() {
 #[tokio::test]
 async fn every_bit_that_changed_is_mended() {
     let folder = fast_folder();
-    write(folder.path()).await;
-    let whole: Vec<(PathBuf, Vec<u8>)> =
-        files().iter().map(|name| folder.path().join(name)).map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+    write_sessions(&*open_unsynced(folder.path()), &[1]).await;
+    let whole: Vec<(PathBuf, Vec<u8>)> = files()
+        .iter()
+        .map(|name| folder.path().join(name))
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect();
     for (name, (path, good)) in files().into_iter().zip(&whole) {
-        for bit in bits(good.len(), 150) {
+        for bit in bits(good.len(), MENDED) {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             fs::write(path, &bad).unwrap();

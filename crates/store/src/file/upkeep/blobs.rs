@@ -23,7 +23,9 @@ pub(super) fn look(folder: &Folder, path: &Path, expected: &Expected) -> io::Res
         return Ok(State::Damaged(format!("it has {bytes} bytes, and {told} were kept")));
     }
     match &expected.digest {
-        Some(digest) if digest_of(&*file)? != *digest => Ok(State::Damaged("its bytes are not those that were kept".into())),
+        Some(digest) if digest_of(&*file)? != *digest => {
+            Ok(State::Damaged("its bytes are not those that were kept".into()))
+        }
         _ => Ok(State::Good),
     }
 }

@@ -122,7 +122,9 @@ impl Checker<'_> {
         let Some(examined) = examine::session(self.folder, id, self.options.patience)? else { return Ok(()) };
         let base = self.folder.layout.session(id);
         let Some(told) = examined.told.as_ref().filter(|told| told.events > 0 || told.is_damaged()) else {
-            self.find(&base, Some(id), Level::Note, Remedy::Gc, || "it has no log: a session that never came to be".into());
+            self.find(&base, Some(id), Level::Note, Remedy::Gc, || {
+                "it has no log: a session that never came to be".into()
+            });
             return Ok(());
         };
         self.check.sessions += 1;
@@ -144,7 +146,9 @@ impl Checker<'_> {
             Some(Trouble::Torn { after }) => {
                 (Remedy::Repair, format!("it ends with what is no whole decision, after event {after}"))
             }
-            Some(Trouble::Bad { after, why }) => (Remedy::Repair, format!("a line after event {after} is damaged: {why}")),
+            Some(Trouble::Bad { after, why }) => {
+                (Remedy::Repair, format!("a line after event {after} is damaged: {why}"))
+            }
             Some(Trouble::Foreign { seq, why }) => (Remedy::None, format!("event {seq} cannot be understood: {why}")),
         };
         self.find(&path, Some(id), Level::Damage, remedy, || what);
@@ -194,9 +198,7 @@ impl Checker<'_> {
     fn spool(&mut self, id: SessionId, path: &Path, is_good: &dyn Fn(&[u8]) -> bool) -> io::Result<()> {
         let lines = line_files::look(self.folder, path, is_good, std::time::Duration::ZERO)?;
         if let Some((offset, _)) = lines.and_then(|lines| lines.bad) {
-            self.find(path, Some(id), Level::Damage, Remedy::Repair, || {
-                format!("it is damaged from byte {offset} on")
-            });
+            self.find(path, Some(id), Level::Damage, Remedy::Repair, || format!("it is damaged from byte {offset} on"));
         }
         Ok(())
     }

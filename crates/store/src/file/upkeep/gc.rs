@@ -195,7 +195,8 @@ impl Planner<'_> {
     fn never_born(&mut self, examined: &Examined) {
         let is_left = |file: &File| file.kind != Kind::Aside && self.is_old(file.stat.modified_ms);
         let path = self.folder.layout.session(examined.id);
-        let folder_is_old = matches!(self.folder.disk.look(&path), Ok(Look::Folder(stat)) if self.is_old(stat.modified_ms));
+        let folder_is_old =
+            matches!(self.folder.disk.look(&path), Ok(Look::Folder(stat)) if self.is_old(stat.modified_ms));
         if folder_is_old && examined.files.iter().all(is_left) {
             let bytes = examined.files.iter().map(|file| file.stat.bytes).sum();
             self.remove(path, Some(examined.id), "a session that never came to be", bytes, Way::Delete);

@@ -8,7 +8,7 @@ use tenure_core::ids::TurnId;
 use super::flip;
 use crate::{
     delta_line,
-    file::{folder::Folder, keys, listing, lines::position_of_line_end},
+    file::{folder::Folder, keys, lines::position_of_line_end, listing},
     seal::{Seal, Sealed},
 };
 

@@ -119,7 +119,8 @@ impl Mender<'_> {
         if new == content {
             return Ok(());
         }
-        let what = format!("{mended} keys were mended and {lost} damaged lines removed; the old file is kept beside it");
+        let what =
+            format!("{mended} keys were mended and {lost} damaged lines removed; the old file is kept beside it");
         self.act(&path, None, what, |folder| {
             let aside = free_name(folder, |n| folder.layout.root().join(format!("damaged-{n}.keys.ndjson")))?;
             folder.replace(&aside, &[&content], Keep::Synced)?;
@@ -206,13 +207,7 @@ impl Mender<'_> {
         })
     }
 
-    fn blob(
-        &mut self,
-        id: SessionId,
-        name: &str,
-        expected: &super::logs::Expected,
-        why: &str,
-    ) -> io::Result<()> {
+    fn blob(&mut self, id: SessionId, name: &str, expected: &super::logs::Expected, why: &str) -> io::Result<()> {
         let path = self.folder.layout.session(id).join(name);
         if let Some(mended) = blobs::mended(self.folder, &path, expected)? {
             let what = "mended: one bit had changed".to_owned();

@@ -40,15 +40,21 @@ async fn repaired(folder: &Path, good: &[u8], bad: &[u8]) -> Vec<Event> {
     }
     let events: Vec<Event> = events.iter().map(|stored| stored.parse().unwrap()).collect();
     let any_lost = events.iter().any(|event| matches!(event.body, Body::EventLost(_)));
-    assert_eq!(any_lost, matches!(&events.last().unwrap().body, Body::SessionFailed(failed) if failed.code == "log_damaged"));
-    if !found.is_clean() {
+    assert_eq!(
+        any_lost,
+        matches!(&events.last().unwrap().body, Body::SessionFailed(failed) if failed.code == "log_damaged")
+    );
+    if found.findings.iter().any(|finding| finding.path.ends_with("events.ndjson")) {
         assert!(fs::read(folder.join(of_session(1, "damaged-1.ndjson"))).unwrap() == bad, "the old bytes are kept");
     }
     events
 }
 
 fn is_ending(event: &Event) -> bool {
-    matches!(event.body, Body::SessionFailed(_) | Body::TurnFailed(_) | Body::TurnCanceled(_) | Body::ToolCallCompleted(_))
+    matches!(
+        event.body,
+        Body::SessionFailed(_) | Body::TurnFailed(_) | Body::TurnCanceled(_) | Body::ToolCallCompleted(_)
+    )
 }
 
 fn is_prefix(good: &[u8], bad: &[u8]) -> bool {
@@ -65,7 +71,8 @@ fn intact(good: &[u8], bad: &[u8]) -> Vec<usize> {
 /// All intact lines are kept, but those of a decision at the end that is not whole.
 fn all_valid_are_kept(events: &[Event], valid: &[usize]) {
     let last = valid.last().copied().unwrap_or(0);
-    let whole = if ENDS.contains(&last) { last } else { ENDS.iter().copied().filter(|end| *end < last).max().unwrap_or(0) };
+    let whole =
+        if ENDS.contains(&last) { last } else { ENDS.iter().copied().filter(|end| *end < last).max().unwrap_or(0) };
     for seq in valid.iter().filter(|seq| **seq <= whole) {
         let kept = events.get(seq - 1).is_some_and(|event| !matches!(event.body, Body::EventLost(_)));
         assert!(kept, "event {seq} was valid and is lost; valid were {valid:?}");
@@ -130,11 +137,12 @@ async fn swapped_and_doubled_lines_find_their_place() {
 #[tokio::test]
 async fn a_torn_tail_is_cut_as_the_daemon_does() {
     let (folder, good) = fresh().await;
-    for end in (0..good.len()).step_by(7) {
+    for end in (0..good.len()).step_by(23) {
         let _ = fs::remove_file(folder.path().join(of_session(1, "damaged-1.ndjson")));
         let events = repaired(folder.path(), &good, &good[..end]).await;
         let lines = good[..end].iter().filter(|byte| **byte == b'\n').count();
-        // A last line that lacks only its end is whole: one bit makes it so.
+        // A last line that lacks only its end is whole: its sum says so.
+        let lines = lines + usize::from(good[end] == b'\n');
         let whole = ENDS.iter().copied().filter(|last| *last <= lines).max().unwrap_or(0);
         assert!(events.len() == whole && lost(&events).is_empty(), "{end}: {} of {whole}", events.len());
     }
@@ -230,7 +238,7 @@ fn mutated(mut log: Vec<u8>, mutation: &Mutation) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever happened: the check finds it, the repair keeps all that is valid, and leaves a folder that is clean.
     #[test]
