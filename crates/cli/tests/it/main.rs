@@ -11,5 +11,6 @@ mod reader;
 mod rig;
 mod secrets;
 mod serve;
+mod store;
 mod tending;
 mod usage;

@@ -4,7 +4,11 @@
 use std::{io, path::PathBuf, time::Duration};
 
 use serde::Serialize;
-use tenure_core::{ids::SessionId, session::Life, time::Timestamp};
+use tenure_core::{
+    ids::SessionId,
+    session::{Life, Session},
+    time::Timestamp,
+};
 
 use super::{
     Progress,
@@ -101,6 +105,8 @@ pub(super) fn carry_out(folder: &Folder, plan: Gc) -> Gc {
 
 fn purge(folder: &Folder, session: SessionId) -> Result<()> {
     trash::put(folder, session)?;
+    // A mark that stays does no harm: it is passed over.
+    let _ = folder.disk.remove(&folder.layout.open_mark(session));
     listing::forget(folder, session)?;
     trash::delete(folder, session);
     Ok(())
@@ -142,26 +148,19 @@ impl Planner<'_> {
     }
 
     fn session(&mut self, id: SessionId) -> io::Result<()> {
-        let layout = &self.folder.layout;
-        let is_open = match self.folder.disk.look(&layout.open_mark(id)) {
-            Err(error) if is_missing(&error) => false,
-            looked => looked.map(|_| true)?,
-        };
-        if is_open {
-            return Ok(());
-        }
         let Some(examined) = examine::session(self.folder, id, Duration::ZERO)? else { return Ok(()) };
         match &examined.told {
             // Nobody knows what belongs to a log that is damaged or of another version.
             Some(told) if told.trouble.is_some() => {
                 self.gc.problems.push(format!("{id} is left alone: its log cannot be read; see `tenure store check`"));
             }
-            Some(Told { state: Some(state), .. }) if state.settings.labels.iter().any(|label| label == PINNED) => {}
+            Some(Told { state: Some(state), .. }) if is_open(state) || is_pinned(state) => {}
             Some(told @ Told { state: Some(state), .. }) => {
                 let bytes = examined.files.iter().map(|file| file.stat.bytes).sum();
                 match self.options.sessions_ended_before {
                     Some(before) if state.life != Life::Open && self.ended_before(state.updated_at, before) => {
-                        self.remove(layout.session(id), Some(id), "a session that ended", bytes, Way::Purge(id));
+                        let path = self.folder.layout.session(id);
+                        self.remove(path, Some(id), "a session that ended", bytes, Way::Purge(id));
                     }
                     _ => self.files(&examined, told),
                 }
@@ -202,6 +201,15 @@ impl Planner<'_> {
             self.remove(path, Some(examined.id), "a session that never came to be", bytes, Way::Delete);
         }
     }
+}
+
+/// Whether anything in it is to go on. The log tells; a mark in `open/` may be there for a while after the last turn.
+fn is_open(state: &Session) -> bool {
+    state.life == Life::Open && (state.turn.is_some() || !state.queue.is_empty())
+}
+
+fn is_pinned(state: &Session) -> bool {
+    state.settings.labels.iter().any(|label| label == PINNED)
 }
 
 fn ms(duration: Duration) -> u64 {

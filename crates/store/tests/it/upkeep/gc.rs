@@ -121,18 +121,20 @@ async fn a_session_that_is_gone_is_not_listed_and_can_come_again() {
 #[derive(Debug, Clone)]
 struct Random {
     ended: bool,
+    /// Its turn is not over.
     open: bool,
+    /// Its mark is still there.
+    marked: bool,
     pinned: bool,
     /// Days since each was changed: spool, unnamed file, leftover.
     ages: [u64; 3],
-    settled: bool,
 }
 
 fn random() -> impl Strategy<Value = Random> {
     // Not the very limit: the clock goes on while the test runs.
     let days = || (0..60u64).prop_map(|days| if days == LIMIT_DAYS { days + 1 } else { days });
     (any::<bool>(), any::<bool>(), any::<bool>(), [days(), days(), days()], any::<bool>())
-        .prop_map(|(ended, open, pinned, ages, settled)| Random { ended, open, pinned, ages, settled })
+        .prop_map(|(ended, open, pinned, ages, marked)| Random { ended: ended && !open, open, marked, pinned, ages })
 }
 
 const LIMIT_DAYS: u64 = 30;
@@ -143,7 +145,7 @@ async fn write_random(folder: &Path, sessions: &[Random]) {
         let id = session(n);
         let decisions = rich(n);
         let (epoch, mut head) = store.create(id, &decisions[0]).await.unwrap();
-        let decisions = if random.settled || random.ended { &decisions[1..] } else { &decisions[1..3] };
+        let decisions = if random.open { &decisions[1..3] } else { &decisions[1..] };
         for name in [ATTACHMENT, ARTIFACT, OLD] {
             store.blob_put(id, name, blob(name).into()).await.unwrap();
         }
@@ -160,7 +162,7 @@ async fn write_random(folder: &Path, sessions: &[Random]) {
         }
         store.append(id, epoch, head.seq, &last).await.unwrap();
         store.spool_append(id, turn(n), &[delta(0, "shown")]).await.unwrap();
-        if !random.open {
+        if !random.marked {
             store.mark_settled(id).await.unwrap();
         }
     }
@@ -204,7 +206,7 @@ proptest! {
                 let spool = of_session(n, &format!("logs/{}.log", turn(n)));
                 let old = |days: u64| days > LIMIT_DAYS;
                 let gone = [
-                    (spool, old(random.ages[0]) && (random.settled || random.ended)),
+                    (spool, old(random.ages[0])),
                     (of_session(n, "attachments/unnamed"), old(random.ages[1])),
                     (of_session(n, "artifacts/.tmp-1"), old(random.ages[2])),
                 ];
