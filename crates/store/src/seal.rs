@@ -37,7 +37,9 @@ impl Seal {
 
     /// Looks at an object as it was read.
     pub fn check(self, object: &[u8]) -> Sealed<'_> {
-        let Some((body, opens, sum, closes)) = self.split(object) else { return Sealed::Unsealed };
+        let Some((body, suffix)) = self.parts(object) else { return Sealed::Unsealed };
+        let (opens, rest) = suffix.split_at(self.opens.len());
+        let (sum, closes) = rest.split_at(self.digits);
         let frame = differing_bits(opens, self.opens) + differing_bits(closes, CLOSES);
         let digits = sum.iter().all(u8::is_ascii_hexdigit);
         match frame {
@@ -51,8 +53,8 @@ impl Seal {
 
     /// The object without its last part, and that part, where a sum would stand.
     pub fn parts(self, object: &[u8]) -> Option<(&[u8], &[u8])> {
-        let (body, ..) = self.split(object)?;
-        Some(object.split_at(body.len()))
+        let cut = object.len().checked_sub(self.opens.len() + self.digits + CLOSES.len())?;
+        Some(object.split_at(cut))
     }
 
     /// How an object with this body ends.
@@ -64,14 +66,6 @@ impl Seal {
     pub fn suffix_with(self, hash: &blake3::Hash) -> String {
         let opens = String::from_utf8_lossy(self.opens);
         format!("{opens}{}\"}}", &hash.to_hex()[..self.digits])
-    }
-
-    fn split(self, object: &[u8]) -> Option<(&[u8], &[u8], &[u8], &[u8])> {
-        let cut = object.len().checked_sub(self.opens.len() + self.digits + CLOSES.len())?;
-        let (body, suffix) = object.split_at(cut);
-        let (opens, rest) = suffix.split_at(self.opens.len());
-        let (sum, closes) = rest.split_at(self.digits);
-        Some((body, opens, sum, closes))
     }
 
     fn sum_of(self, body: &[u8]) -> String {
