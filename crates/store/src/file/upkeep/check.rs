@@ -17,7 +17,10 @@ use crate::{
         folder::{Folder, is_missing},
         lock,
     },
+    name::TEMPORARY,
 };
+
+const LEFTOVER: &str = "it is of a write that did not come to its end";
 
 pub(super) fn check(folder: &Folder, options: &CheckOptions, progress: Progress<'_>) -> Result<Check> {
     let failed = |error: io::Error| Error::disk("to read the data folder", &error);
@@ -32,8 +35,10 @@ pub(super) fn check(folder: &Folder, options: &CheckOptions, progress: Progress<
         if !all.contains(session) {
             return Err(Error::NoSession(*session));
         }
-        // One that cannot be read never keeps the others from it.
-        if let Err(error) = checker.session(*session) {
+        // One that cannot be read never keeps the others from it; one that was deleted meanwhile is none.
+        if let Err(error) = checker.session(*session)
+            && folder.disk.look(&folder.layout.session(*session)).is_ok()
+        {
             checker.find(&folder.layout.session(*session), Some(*session), Level::Damage, Remedy::None, || {
                 format!("it cannot be read: {error}")
             });
@@ -69,6 +74,9 @@ impl Checker<'_> {
         self.lines(&layout.index(), None, &line_files::is_row)?;
         if lock::is_damaged(self.folder)? {
             self.find(&layout.lock(), None, Level::Damage, Remedy::Repair, || "it does not tell who has it".into());
+        }
+        for name in self.names_in(layout.root())?.into_iter().filter(|name| name.starts_with(TEMPORARY)) {
+            self.find(&layout.root().join(name), None, Level::Note, Remedy::Gc, || LEFTOVER.into());
         }
         for name in self.names_in(&layout.trash())? {
             let what = || "what is left of a session that was deleted".to_owned();
@@ -174,8 +182,7 @@ impl Checker<'_> {
             }
             Kind::Spool(turn) => self.spool(id, &path, &|line| line_files::is_delta(line, turn))?,
             Kind::Leftover => {
-                let what = || "it is of a write that did not come to its end".to_owned();
-                self.find(&path, Some(id), Level::Note, Remedy::Gc, what);
+                self.find(&path, Some(id), Level::Note, Remedy::Gc, || LEFTOVER.into());
             }
             Kind::Strange => {
                 self.find(&path, Some(id), Level::Note, Remedy::None, || "it is no plain file".into());

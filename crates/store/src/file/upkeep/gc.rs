@@ -22,8 +22,10 @@ use crate::{
         folder::{Folder, is_missing},
         listing, trash,
     },
+    name::TEMPORARY,
 };
 
+const LEFTOVER: &str = "of a write that did not come to its end";
 /// A session with this label is left alone.
 const PINNED: &str = "pinned";
 
@@ -131,6 +133,14 @@ impl Planner<'_> {
 
     fn shared(&mut self) -> io::Result<()> {
         let layout = &self.folder.layout;
+        for name in names_in(self.folder, layout.root().to_owned())? {
+            let path = layout.root().join(&name);
+            if let (true, Ok(Look::File(stat))) = (name.starts_with(TEMPORARY), self.folder.disk.look(&path))
+                && self.is_old(stat.modified_ms)
+            {
+                self.remove(path, None, LEFTOVER, stat.bytes, Way::Delete);
+            }
+        }
         for name in names_in(self.folder, layout.trash())? {
             let path = layout.trash().join(name);
             let bytes = bytes_below(self.folder, &path)?;
@@ -181,7 +191,7 @@ impl Planner<'_> {
             }
             let what = match &file.kind {
                 Kind::Spool(turn) if told.settled.contains(turn) => "deltas of a settled turn",
-                Kind::Leftover => "of a write that did not come to its end",
+                Kind::Leftover => LEFTOVER,
                 Kind::Blob if !told.blobs.contains_key(&file.name) => "no event names it",
                 _ => continue,
             };

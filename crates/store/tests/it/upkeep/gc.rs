@@ -64,6 +64,8 @@ async fn what_nobody_needs_goes_and_nothing_else() {
     let whole = all_files(folder.path());
     let spool = of_session(1, &format!("logs/{}.log", turn(1)));
     age(&folder.path().join(&spool), 40 * DAY);
+    let in_root = [".tmp-0".to_owned()];
+    put(folder.path(), &in_root[0], 31 * DAY);
     let old = ["attachments/unnamed", "artifacts/t/unnamed.txt", ".tmp-log", "artifacts/t/.tmp-3"]
         .map(|name| of_session(1, name));
     let young = ["attachments/new", "artifacts/t/new.txt", ".tmp-7"].map(|name| of_session(1, name));
@@ -74,7 +76,7 @@ async fn what_nobody_needs_goes_and_nothing_else() {
     let done = gc(folder.path(), &options(30 * DAY, None));
     let removed: BTreeSet<&str> = done.removed.iter().map(|removed| removed.path.as_str()).collect();
     let trash = format!("trash/{}", session(9));
-    let expected: BTreeSet<&str> = old.iter().chain([&spool, &trash]).map(String::as_str).collect();
+    let expected: BTreeSet<&str> = old.iter().chain(&in_root).chain([&spool, &trash]).map(String::as_str).collect();
     assert_eq!(removed, expected);
     assert!(done.problems.is_empty() && done.bytes > 50, "{done:?}");
     let left = all_files(folder.path());

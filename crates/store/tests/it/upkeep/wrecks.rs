@@ -30,13 +30,15 @@ async fn repaired(folder: &Path, good: &[u8], bad: &[u8]) -> Vec<Event> {
     if fs::read(log_path(folder)).unwrap().is_empty() {
         return vec![];
     }
+    // Where the line before is gone, nothing proves that a line is as it was, and the repair says so.
+    let unproven = done.actions.iter().any(|action| action.what.contains("cannot be proven"));
     let events = stored(folder, session(1)).await;
     let jsons = jsons();
     // Each number has its event, or tells that it is lost; behind them stands at most the end of the session.
     for (stored, json) in events.iter().zip(&jsons) {
         let event = stored.parse().unwrap();
         let lost = matches!(event.body, Body::EventLost(_));
-        assert!(lost || stored.json == *json || is_ending(&event), "event {} is another one", stored.seq);
+        assert!(lost || unproven || stored.json == *json || is_ending(&event), "event {} is another one", stored.seq);
     }
     let events: Vec<Event> = events.iter().map(|stored| stored.parse().unwrap()).collect();
     let any_lost = events.iter().any(|event| matches!(event.body, Body::EventLost(_)));
@@ -242,11 +244,11 @@ proptest! {
 
     /// Whatever happened: the check finds it, the repair keeps all that is valid, and leaves a folder that is clean.
     #[test]
-    fn no_valid_event_is_lost(mutation in mutation()) {
+    fn no_valid_event_is_lost(mutations in proptest::collection::vec(mutation(), 1..4)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let (folder, good) = fresh().await;
-            let bad = mutated(good.clone(), &mutation);
+            let bad = mutations.iter().fold(good.clone(), mutated);
             if bad == good {
                 return;
             }
