@@ -231,7 +231,9 @@ fn mutated(mut log: Vec<u8>, mutation: &Mutation) -> Vec<u8> {
         Mutation::Repeat(from, length) => (at(*from)..at(*from), log[at(*from)..at(from + length)].to_vec()),
         Mutation::Swap(a, b) => {
             let mut lines = lines(&log);
-            lines.swap(*a, *b);
+            if lines.len() > *a.max(b) {
+                lines.swap(*a, *b);
+            }
             return lines.concat();
         }
     };
