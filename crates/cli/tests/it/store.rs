@@ -173,3 +173,32 @@ fn what_nobody_needs_is_removed() {
     let listed = folder.tenure(&["sessions", "--json"]).exits(0).json();
     assert_eq!(listed["sessions"].as_array().unwrap().len(), 1);
 }
+
+/// Even without its first event a session can be looked at, and deleted by age.
+#[test]
+fn a_session_that_lost_its_beginning_can_still_be_read() {
+    let folder = Folder::new();
+    let session = rich(&folder);
+    let before = events(&folder, &session);
+    folder.tenure(&["stop"]).exits(0);
+    let log = path(&folder, &session, "events.ndjson");
+    let whole = fs::read_to_string(&log).unwrap();
+    let (_, rest) = whole.split_once('\n').unwrap();
+    fs::write(&log, rest).unwrap();
+    check(&folder).exits(5);
+    let done = folder.tenure(&["store", "repair", "--json"]).exits(0).json();
+    assert!(
+        done["actions"][0]["what"].as_str().unwrap().contains("1 events kept whose sum cannot be proven"),
+        "{done}"
+    );
+    check(&folder).exits(0);
+    let after = events(&folder, &session);
+    assert_eq!(after[0]["type"], "event_lost");
+    assert_eq!(after[1..before.len()], before[1..]);
+    let shown = folder.tenure(&["session", "show", &session, "--json"]).exits(0).json();
+    assert_eq!(shown["status"], "failed");
+    folder.tenure(&["session", "messages", &session]).exits(0);
+    folder.tenure(&["stop"]).exits(0);
+    folder.tenure(&["store", "gc", "--sessions-ended-before", "0s"]).exits(0);
+    assert!(!path(&folder, &session, "").exists());
+}
