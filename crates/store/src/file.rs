@@ -407,13 +407,15 @@ impl Store for FileStore {
         self.spools.forget(session);
         self.inbox.take(session);
         self.tails.wake(session);
-        let unlisted = self.listing.purge(session).await;
+        if let Err(error) = self.listing.purge(session).await {
+            // The session is gone all the same, and rows of what is not there are passed over.
+            self.folder.notices.add(format!("the listing was not told that {session} is gone: {error}"));
+        }
         self.on_disk(move |folder| {
             trash::delete(folder, session);
             Ok(())
         })
-        .await?;
-        unlisted
+        .await
     }
 
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport> {
