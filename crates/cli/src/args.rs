@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::{
     commands::{
         approve, ask, cancel, chat, completions, config, demo, doctor, man, open, serve, service, session, sessions,
-        stop, token,
+        stop, store, token,
     },
     config::Hidden,
     exit,
@@ -92,6 +92,7 @@ pub enum Command {
     Open(open::Arguments),
     Stop(stop::Arguments),
     Doctor(doctor::Arguments),
+    Store(store::Arguments),
     Config(config::Arguments),
     Service(service::Arguments),
     Completions(completions::Arguments),

@@ -15,6 +15,7 @@ pub mod service;
 pub mod session;
 pub mod sessions;
 pub mod stop;
+pub mod store;
 pub mod token;
 
 use std::path::PathBuf;
@@ -73,6 +74,7 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Open(arguments) => on_one_thread(open::run(&context, &arguments)),
         Command::Stop(arguments) => on_one_thread(stop::run(&context, &arguments)),
         Command::Doctor(arguments) => on_one_thread(doctor::run(&context, &arguments)),
+        Command::Store(arguments) => store::run(&context, &arguments),
         Command::Config(arguments) => config::run(&context, &arguments),
         Command::Service(arguments) => on_one_thread(service::run(&context, &arguments)),
         Command::Completions(arguments) => completions::run(&arguments),

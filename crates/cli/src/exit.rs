@@ -15,6 +15,7 @@ Exit codes:
     2  the command line or the configuration is wrong
     3  the daemon cannot be reached or started
     4  the daemon refused the request; the message names the code
+    5  the data folder is damaged: found by `store check`, or left by `store repair`
   130  interrupted with Ctrl-C";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +25,7 @@ pub enum Exit {
     Usage = 2,
     NoDaemon = 3,
     Refused = 4,
+    Damaged = 5,
     Interrupted = 130,
 }
 

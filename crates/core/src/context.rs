@@ -137,7 +137,8 @@ impl Transcript {
             | Body::BudgetRaised(_)
             | Body::ChildStarted(_)
             | Body::ChildWaiting(_)
-            | Body::ChildSettled(_) => {}
+            | Body::ChildSettled(_)
+            | Body::EventLost(_) => {}
         }
     }
 

@@ -221,6 +221,7 @@ bodies! {
     ChildStarted "child_started",
     ChildWaiting "child_waiting",
     ChildSettled "child_settled",
+    EventLost "event_lost",
 }
 
 macro_rules! data {
@@ -409,6 +410,9 @@ data! {
     ChildWaiting { child: SessionId, tool_call_id: CallId, name: String, }
     /// A child came to its end.
     ChildSettled { child: SessionId, ok: bool, cost_micro_usd: Option<MicroUsd>, }
+
+    /// Stands where an event was that damage to the log took, so that all others keep their numbers.
+    EventLost { reason: String, }
 }
 
 impl ContextSeeded {

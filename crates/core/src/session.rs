@@ -22,7 +22,7 @@ mod apply;
 mod decide;
 mod wanted;
 
-pub use decide::{Decision, create, fork};
+pub use decide::{Decision, LOG_DAMAGED, create, fail_damaged, fork};
 pub use wanted::Effect;
 
 /// Turns that wait behind the open one.

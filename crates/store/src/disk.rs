@@ -32,6 +32,15 @@ pub(crate) struct Stat {
     pub modified_ms: u64,
 }
 
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    File(Stat),
+    Folder(Stat),
+    /// A link, a socket or the like: nothing of ours.
+    Other,
+}
+
 /// A file system. Implementers keep what POSIX promises: a rename is atomic; what was not synced may be lost with the power.
 pub(crate) trait Disk: Send + Sync + 'static {
     fn open(&self, path: &Path, how: Open) -> io::Result<Box<dyn DiskFile>>;
@@ -45,6 +54,8 @@ pub(crate) trait Disk: Send + Sync + 'static {
     /// Removes an empty folder.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
     fn stat(&self, path: &Path) -> io::Result<Stat>;
+    /// What stands under a name, without following a link.
+    fn look(&self, path: &Path) -> io::Result<Look>;
     /// Makes the names in a folder survive a power cut.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 }
@@ -173,15 +184,28 @@ impl Disk for OsDisk {
     }
 
     fn stat(&self, path: &Path) -> io::Result<Stat> {
-        let metadata = std::fs::metadata(path)?;
-        let since_1970 = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let modified_ms = u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX);
-        Ok(Stat { bytes: metadata.len(), modified_ms })
+        stat_of(&std::fs::metadata(path)?)
+    }
+
+    fn look(&self, path: &Path) -> io::Result<Look> {
+        let metadata = std::fs::symlink_metadata(path)?;
+        let stat = stat_of(&metadata)?;
+        Ok(match metadata.file_type() {
+            kind if kind.is_file() => Look::File(stat),
+            kind if kind.is_dir() => Look::Folder(stat),
+            _ => Look::Other,
+        })
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         if self.syncs { File::open(path)?.sync_all() } else { Ok(()) }
     }
+}
+
+fn stat_of(metadata: &std::fs::Metadata) -> io::Result<Stat> {
+    let since_1970 = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let modified_ms = u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX);
+    Ok(Stat { bytes: metadata.len(), modified_ms })
 }
 
 impl DiskFile for OsFile {

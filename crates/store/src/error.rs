@@ -26,6 +26,8 @@ pub enum Error {
     NoLog(String),
     #[error("there are {limit} idempotency keys of the last 24 hours already")]
     KeysFull { limit: usize },
+    #[error("there is no data folder at {0}")]
+    NoFolder(String),
     #[error("the data folder is in use by process {pid}")]
     Locked { pid: u32 },
     #[error("{0}")]

@@ -16,10 +16,11 @@ use tenure_core::{
 };
 use tokio::sync::{Semaphore, watch};
 
+pub(crate) use self::{folder::Folder, layout::Layout};
+
 use self::{
-    folder::{Folder, Keep, is_missing},
+    folder::{Keep, is_missing},
     keys::Keys,
-    layout::Layout,
     listing::Listing,
     lock::Lock,
     log::Log,
@@ -55,6 +56,7 @@ mod spool;
 mod stage;
 mod sweep;
 mod trash;
+pub mod upkeep;
 
 /// Turn records are small; what is larger is not one.
 const TURN_BYTES_MAX: u64 = 16 << 20;
@@ -405,13 +407,15 @@ impl Store for FileStore {
         self.spools.forget(session);
         self.inbox.take(session);
         self.tails.wake(session);
-        let unlisted = self.listing.purge(session).await;
+        if let Err(error) = self.listing.purge(session).await {
+            // The session is gone all the same, and rows of what is not there are passed over.
+            self.folder.notices.add(format!("the listing was not told that {session} is gone: {error}"));
+        }
         self.on_disk(move |folder| {
             trash::delete(folder, session);
             Ok(())
         })
-        .await?;
-        unlisted
+        .await
     }
 
     async fn sweep(&self, spools_before: Timestamp) -> Result<SweepReport> {

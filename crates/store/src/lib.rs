@@ -28,7 +28,7 @@ mod tails;
 pub use data::*;
 pub use error::{Error, Result};
 pub use faulty::{Fault, FaultyStore, Harm, Point, Reason, Remains};
-pub use file::{Durability, FileStore, Options};
+pub use file::{Durability, FileStore, Options, upkeep};
 pub use line::{LogReader, LogWriter};
 pub use memory::MemoryStore;
 

@@ -17,7 +17,7 @@ const SUM_BYTES: usize = 16;
 const SUM_OPENS: &[u8] = b",\"sum\":\"";
 const SUM_CLOSES: &[u8] = b"\"}";
 /// How many bytes the sum takes at the end of a line, without the line end.
-const SUFFIX_BYTES: usize = SUM_OPENS.len() + 2 * SUM_BYTES + SUM_CLOSES.len();
+pub(crate) const SUFFIX_BYTES: usize = SUM_OPENS.len() + 2 * SUM_BYTES + SUM_CLOSES.len();
 
 /// The hash a line ends with; each covers the one before it.
 pub(crate) type Sum = [u8; SUM_BYTES];
@@ -67,7 +67,7 @@ impl<'a> Line<'a> {
 
     /// Checks that this line follows `place`, and gives the place where it ends.
     pub fn follow(&self, place: &Place) -> Checked<Place> {
-        if sum_of(&place.sum, self.covered) != self.sum {
+        if sum_with(&place.sum, self.covered) != self.sum {
             return Err("its checksum does not fit".into());
         }
         if self.seq != place.seq + 1 {
@@ -105,7 +105,7 @@ pub(crate) fn seq_of(bytes: &[u8]) -> Option<u64> {
 pub(crate) fn sum_at_end(bytes: &[u8]) -> Option<Sum> {
     let line = bytes.strip_suffix(b"\n")?;
     let suffix = line.get(line.len().checked_sub(SUFFIX_BYTES)?..)?;
-    from_hex(suffix.strip_prefix(SUM_OPENS)?.strip_suffix(SUM_CLOSES)?)
+    suffix_sum(suffix)
 }
 
 /// How many bytes `sum_at_end` needs.
@@ -139,12 +139,20 @@ pub(crate) fn encode(from: &Place, session: SessionId, events: &[Event]) -> Resu
 /// Ends the line that starts at `start` and lacks only its closing brace. It follows `place`; gives the place behind it.
 fn seal(bytes: &mut Vec<u8>, start: usize, place: &Place, more: u64) -> Place {
     bytes.extend_from_slice(format!(",\"v\":{VERSION},\"more\":{more}").as_bytes());
-    let sum = sum_of(&place.sum, &bytes[start..]);
-    bytes.extend_from_slice(SUM_OPENS);
-    bytes.extend_from_slice(hex_of(&sum).as_bytes());
-    bytes.extend_from_slice(SUM_CLOSES);
+    let sum = sum_with(&place.sum, &bytes[start..]);
+    bytes.extend_from_slice(&seal_suffix(&sum));
     bytes.push(b'\n');
     Place { seq: place.seq + 1, offset: place.offset + (bytes.len() - start) as u64, sum }
+}
+
+/// How a line with this sum ends.
+pub(crate) fn seal_suffix(sum: &Sum) -> Vec<u8> {
+    [SUM_OPENS, hex_of(sum).as_bytes(), SUM_CLOSES].concat()
+}
+
+/// The sum in the end of a line, if that has its form.
+pub(crate) fn suffix_sum(suffix: &[u8]) -> Option<Sum> {
+    from_hex(suffix.strip_prefix(SUM_OPENS)?.strip_suffix(SUM_CLOSES)?)
 }
 
 /// Makes the very lines of a log from its events, so that it can be taken elsewhere byte for byte.
@@ -237,7 +245,7 @@ impl Default for LogReader {
     }
 }
 
-fn sum_of(before: &Sum, covered: &[u8]) -> Sum {
+pub(crate) fn sum_with(before: &Sum, covered: &[u8]) -> Sum {
     let hash = blake3::Hasher::new().update(before).update(covered).finalize();
     let mut sum = [0; SUM_BYTES];
     sum.copy_from_slice(&hash.as_bytes()[..SUM_BYTES]);

@@ -9,7 +9,7 @@ pub(crate) const BLOB_NAME_BYTES_MAX: usize = 1024;
 /// Longest part of a name between two slashes, as most file systems have it.
 const PART_BYTES_MAX: usize = 240;
 /// Names that belong to the store itself.
-const RESERVED: [&str; 4] = ["events.ndjson", "session.json", "turns", "logs"];
+const RESERVED: [&str; 5] = ["events.ndjson", "session.json", "turns", "logs", "damaged"];
 /// What files under way are called; a blob may not look like one.
 pub(crate) const TEMPORARY: &str = ".tmp-";
 
@@ -32,7 +32,7 @@ pub(crate) fn check_blob(name: &str) -> Result<()> {
         return refuse("it must be relative and stay below the session's folder");
     }
     let first = name.split('/').next().unwrap_or_default();
-    if RESERVED.contains(&first) || first.starts_with("cut-") {
+    if RESERVED.contains(&first) || first.starts_with("cut-") || first.starts_with("damaged-") {
         return refuse("that name belongs to the store");
     }
     Ok(())
@@ -68,6 +68,8 @@ mod tests {
             "turns/x",
             "logs/x",
             "cut-0-0.bin",
+            "damaged-1.ndjson",
+            "damaged/x",
             &long,
         ] {
             assert!(check_blob(bad).is_err(), "{bad:?}");

@@ -31,15 +31,15 @@ impl Seal {
         if bytes.len() < start + 3 || bytes.pop_if(|last| *last == b'}').is_none() {
             return;
         }
-        let sum = self.sum_of(&bytes[start..]);
-        bytes.extend_from_slice(self.opens);
-        bytes.extend_from_slice(sum.as_bytes());
-        bytes.extend_from_slice(CLOSES);
+        let suffix = self.suffix_of(&bytes[start..]);
+        bytes.extend_from_slice(suffix.as_bytes());
     }
 
     /// Looks at an object as it was read.
     pub fn check(self, object: &[u8]) -> Sealed<'_> {
-        let Some((body, opens, sum, closes)) = self.split(object) else { return Sealed::Unsealed };
+        let Some((body, suffix)) = self.parts(object) else { return Sealed::Unsealed };
+        let (opens, rest) = suffix.split_at(self.opens.len());
+        let (sum, closes) = rest.split_at(self.digits);
         let frame = differing_bits(opens, self.opens) + differing_bits(closes, CLOSES);
         let digits = sum.iter().all(u8::is_ascii_hexdigit);
         match frame {
@@ -51,12 +51,21 @@ impl Seal {
         }
     }
 
-    fn split(self, object: &[u8]) -> Option<(&[u8], &[u8], &[u8], &[u8])> {
+    /// The object without its last part, and that part, where a sum would stand.
+    pub fn parts(self, object: &[u8]) -> Option<(&[u8], &[u8])> {
         let cut = object.len().checked_sub(self.opens.len() + self.digits + CLOSES.len())?;
-        let (body, suffix) = object.split_at(cut);
-        let (opens, rest) = suffix.split_at(self.opens.len());
-        let (sum, closes) = rest.split_at(self.digits);
-        Some((body, opens, sum, closes))
+        Some(object.split_at(cut))
+    }
+
+    /// How an object with this body ends.
+    pub fn suffix_of(self, body: &[u8]) -> String {
+        self.suffix_with(&blake3::hash(body))
+    }
+
+    /// How an object whose body has this hash ends.
+    pub fn suffix_with(self, hash: &blake3::Hash) -> String {
+        let opens = String::from_utf8_lossy(self.opens);
+        format!("{opens}{}\"}}", &hash.to_hex()[..self.digits])
     }
 
     fn sum_of(self, body: &[u8]) -> String {

@@ -17,5 +17,6 @@ mod screen;
 mod secrets;
 mod serve;
 mod service;
+mod store;
 mod tending;
 mod usage;

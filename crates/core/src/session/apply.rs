@@ -22,18 +22,25 @@ use crate::{
 };
 
 impl Session {
-    /// The state after the first event of a log, or `None` if that is no `session_created`.
+    /// The state after the first event of a log, or `None` if that is no `session_created`. A log whose beginning is
+    /// lost has a session too, which nobody knows the settings of.
     pub fn born(event: &Event) -> Option<Session> {
-        let Body::SessionCreated(created) = &event.body else { return None };
-        let SessionCreated { settings, policy, budgets } = &**created;
+        let (settings, policy, budgets) = match &event.body {
+            Body::SessionCreated(created) => {
+                let SessionCreated { settings, policy, budgets } = &**created;
+                (settings.clone(), policy.clone(), budgets.clone())
+            }
+            Body::EventLost(_) if event.seq == 1 => Default::default(),
+            _ => return None,
+        };
         let mut session = Session {
             id: event.session_id,
             seq: event.seq,
             created_at: event.ts,
             updated_at: event.ts,
-            settings: settings.clone(),
-            policy: policy.clone(),
-            budgets: budgets.clone(),
+            settings,
+            policy,
+            budgets,
             life: Life::Open,
             turn: None,
             queue: VecDeque::new(),
@@ -78,10 +85,10 @@ impl Session {
                 self.settings.go_elsewhere(updated.model.as_ref(), updated.workspace_path.as_ref());
             }
             Body::SessionForked(forked) => self.become_fork(forked),
-            Body::SessionCompleted(_) => self.life = Life::Completed,
-            Body::SessionFailed(_) => self.life = Life::Failed,
-            Body::SessionCanceled(_) => self.life = Life::Canceled,
-            Body::SessionExpired(_) => self.life = Life::Expired,
+            Body::SessionCompleted(_) => self.end(Life::Completed, seq),
+            Body::SessionFailed(_) => self.end(Life::Failed, seq),
+            Body::SessionCanceled(_) => self.end(Life::Canceled, seq),
+            Body::SessionExpired(_) => self.end(Life::Expired, seq),
             Body::MessageAdded(added) => self.take_message(added, seq, turn),
             Body::MessageDelivered(delivered) => self.with_turn(|turn| {
                 turn.steers.retain(|message| message.id != delivered.message_id);
@@ -144,7 +151,7 @@ impl Session {
                 });
             }
             Body::ChildStarted(child) => self.children.push(child.child),
-            Body::ChildWaiting(_) => {}
+            Body::ChildWaiting(_) | Body::EventLost(_) => {}
             Body::ChildSettled(child) => {
                 self.children.retain(|id| *id != child.child);
                 match child.cost_micro_usd {
@@ -180,6 +187,17 @@ impl Session {
                 }
             }
         });
+    }
+
+    /// Nothing is open when a session ends, unless its log lost the event that tells so.
+    fn end(&mut self, life: Life, seq: u64) {
+        self.life = life;
+        while let Some(queued) = self.queue.front().map(|queued| queued.id) {
+            self.settle(Some(queued), TurnStatus::Cancelled, seq);
+        }
+        if let Some(open) = self.turn.as_ref().map(|turn| turn.id) {
+            self.settle(Some(open), TurnStatus::Failed, seq);
+        }
     }
 
     fn reset(&mut self, policy: &Policy, budgets: &Budgets) {

@@ -12,11 +12,13 @@ use crate::{
 };
 
 mod commands;
+mod damaged;
 mod flow;
 mod fork;
 mod recover;
 mod work;
 
+pub use damaged::{LOG_DAMAGED, fail_damaged};
 pub use fork::fork;
 
 /// What one input leads to: the events, the state they fold to, and what the asker is told.

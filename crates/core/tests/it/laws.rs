@@ -170,6 +170,7 @@ impl Laws {
             | Body::ChildStarted(_)
             | Body::ChildWaiting(_)
             | Body::ChildSettled(_) => {}
+            Body::EventLost(_) => panic!("nothing gets lost of itself"),
         }
     }
 

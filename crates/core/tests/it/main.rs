@@ -7,6 +7,7 @@ mod calls;
 mod cancel;
 mod case;
 mod context;
+mod damaged;
 mod fork;
 mod fuzz;
 mod idempotency;

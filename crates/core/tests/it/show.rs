@@ -65,6 +65,7 @@ impl World {
                 [title, policy, labels].into_iter().flatten().collect::<Vec<_>>().join(" ")
             }
             Body::SessionForked(data) => format!("at {}", data.at_seq),
+            Body::EventLost(data) => data.reason.clone(),
             Body::SessionCompleted(_) | Body::SessionCanceled(_) => String::new(),
             Body::SessionFailed(data) => data.code.clone(),
             Body::SessionExpired(data) => format!("idle {}", data.idle_ms),

@@ -86,6 +86,7 @@ fn sample(wire_type: &str) -> Value {
         "child_started" => json!({"child": child, "tool_call_id": call}),
         "child_waiting" => json!({"child": child, "tool_call_id": call, "name": "shell"}),
         "child_settled" => json!({"child": child, "ok": true, "cost_micro_usd": null}),
+        "event_lost" => json!({"reason": "r"}),
         other => panic!("no sample of {other}: add one"),
     }
 }

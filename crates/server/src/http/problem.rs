@@ -158,6 +158,7 @@ fn from_store(error: tenure_store::Error) -> Rejection {
         | Store::Fenced { .. }
         | Store::Conflict { .. }
         | Store::Locked { .. }
+        | Store::NoFolder(_)
         | Store::Other(_) => internal(&error.to_string()),
     }
 }

@@ -12,7 +12,7 @@ use super::{
     content::{Change, Content},
     handle::Handle,
 };
-use crate::disk::{Disk, DiskFile, Made, Open, Stat};
+use crate::disk::{Disk, DiskFile, Look, Made, Open, Stat};
 
 #[derive(Default)]
 pub(super) struct FaultyDisk(pub(super) Arc<Mutex<State>>);
@@ -243,6 +243,14 @@ impl Disk for FaultyDisk {
         };
         // This disk has no clock: everything is a little younger than 1970.
         Ok(Stat { bytes, modified_ms: 1 })
+    }
+
+    fn look(&self, path: &Path) -> io::Result<Look> {
+        let stat = self.stat(path)?;
+        Ok(match self.state().names.get(path) {
+            Some(Entry::File(_)) => Look::File(stat),
+            _ => Look::Folder(stat),
+        })
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

@@ -71,6 +71,16 @@ impl Layout {
         self.session(session).join(format!("cut-{offset}-{n}.bin"))
     }
 
+    /// Where a log is kept that was damaged.
+    pub fn damaged_log(&self, session: SessionId, n: u32) -> PathBuf {
+        self.session(session).join(format!("damaged-{n}.ndjson"))
+    }
+
+    /// Where a blob is kept that was damaged; empty where nothing was left of it.
+    pub fn damaged_blob(&self, session: SessionId, name: &str) -> PathBuf {
+        self.session(session).join("damaged").join(name)
+    }
+
     pub fn turns(&self, session: SessionId) -> PathBuf {
         self.session(session).join("turns")
     }

@@ -115,3 +115,20 @@ pub(crate) fn position_of_line_end(bytes: &[u8]) -> Option<usize> {
     let last = passed.checked_sub(1)?;
     (bytes[last] == b'\n').then_some(last)
 }
+
+/// Where the last whole line ends, found from the back.
+pub(crate) fn whole_len(file: &dyn DiskFile) -> io::Result<u64> {
+    let mut end = file.len()?;
+    let mut chunk = vec![0; CHUNK_BYTES.min(usize::try_from(end).unwrap_or(CHUNK_BYTES))];
+    while end > 0 {
+        let start = end.saturating_sub(chunk.len() as u64);
+        // The difference is at most a chunk.
+        let wanted = (end - start) as usize;
+        let read = file.read_full_at(&mut chunk[..wanted], start)?;
+        if let Some(last) = chunk[..read].iter().rposition(|byte| *byte == b'\n') {
+            return Ok(start + last as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
+}

@@ -11,7 +11,7 @@ use tenure_core::{
 use super::{
     blocking,
     folder::{Folder, Keep},
-    lines::{Lines, Next},
+    lines::{Lines, Next, whole_len},
 };
 use crate::{
     Error, Result, Row,
@@ -38,6 +38,23 @@ struct Loaded {
     len: u64,
     lines: usize,
     rows: Rows,
+}
+
+/// Tells a listing that nobody has open that a session is no more.
+pub(crate) fn forget(folder: &Folder, session: SessionId) -> Result<()> {
+    let append = || {
+        let Some(file) = folder.open_if_there(&folder.layout.index(), Open::Existing)? else { return Ok(()) };
+        // A torn line at its end is written over.
+        let end = whole_len(&*file)?;
+        file.set_len(end)?;
+        file.write_all_at(&row_line::purged(session)?, end)
+    };
+    append().map_err(failed)
+}
+
+/// Whether a line is one of the listing, and undamaged.
+pub(crate) fn is_line(line: &[u8]) -> bool {
+    row_line::read(line).is_some()
 }
 
 /// All rows, oldest first. New sessions have the highest id, so they are put at the end.

@@ -64,6 +64,12 @@ impl Lock {
     }
 }
 
+/// Whether a lock is there that does not tell who had it.
+pub(crate) fn is_damaged(folder: &Folder) -> io::Result<bool> {
+    let file = folder.open_if_there(&folder.layout.lock(), Open::Read)?;
+    Ok(file.is_some_and(|file| file.len().is_ok_and(|bytes| bytes > 0) && read_holder(&*file).is_none()))
+}
+
 /// Reads the first JSON value and passes over the rest, which a crash may have left from a longer one.
 fn read_holder(file: &dyn DiskFile) -> Option<Holder> {
     let mut text = [0; LOCK_BYTES_MAX];

@@ -137,7 +137,7 @@ impl Unfinished {
 
 /// Whether a sector is missing in a bad line that starts at `offset`: bytes of an unsynced write reach a disk in any
 /// order, and where one sector did not, there are zeros from the file's old end or the sector's start to its end.
-fn has_hole(bytes: &[u8], offset: u64, tip: u64) -> bool {
+pub(crate) fn has_hole(bytes: &[u8], offset: u64, tip: u64) -> bool {
     let mut at = 0;
     while let Some(found) = bytes[at..].iter().position(|byte| *byte == 0) {
         let start = at + found;

@@ -13,7 +13,7 @@ use tenure_core::{
 
 use super::{
     folder::{Folder, is_missing},
-    lines::{CHUNK_BYTES, Lines, Next},
+    lines::{Lines, Next, whole_len},
 };
 use crate::{
     Error, Result, SpoolPage, SpoolRecord, delta_line,
@@ -205,23 +205,6 @@ fn encode(deltas: &[Delta], turn: TurnId, from: u64) -> Result<(Vec<u8>, Vec<u64
         ends.push(from + bytes.len() as u64);
     }
     Ok((bytes, ends))
-}
-
-/// Where the last whole line ends, found from the back.
-fn whole_len(file: &dyn DiskFile) -> io::Result<u64> {
-    let mut end = file.len()?;
-    let mut chunk = vec![0; CHUNK_BYTES.min(usize::try_from(end).unwrap_or(CHUNK_BYTES))];
-    while end > 0 {
-        let start = end.saturating_sub(chunk.len() as u64);
-        // The difference is at most a chunk.
-        let wanted = (end - start) as usize;
-        let read = file.read_full_at(&mut chunk[..wanted], start)?;
-        if let Some(last) = chunk[..read].iter().rposition(|byte| *byte == b'\n') {
-            return Ok(start + last as u64 + 1);
-        }
-        end = start;
-    }
-    Ok(0)
 }
 
 fn read_page(file: &dyn DiskFile, turn: TurnId, pos: u64, end: u64, bytes: usize) -> io::Result<SpoolPage> {

@@ -14,7 +14,10 @@ use tenure_core::{
     policy::Scope,
     session::Settings,
     time::{Moment, Timestamp},
-    tool::{CallClass, FileChange, Intent, Outcome, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan, VerifySource},
+    tool::{
+        Artifact, CallClass, FileChange, Intent, Outcome, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan,
+        VerifySource,
+    },
 };
 use tenure_store::Store;
 
@@ -95,7 +98,14 @@ fn decisions() -> Vec<Vec<Event>> {
 /// One of every type, with fields both filled and left out.
 fn events() -> Vec<Event> {
     let moment = &mut moment(1);
-    let bodies = [of_sessions(moment), of_turns(moment), of_models(moment), of_tools(moment), of_children(moment)];
+    let bodies = [
+        of_sessions(moment),
+        of_turns(moment),
+        of_models(moment),
+        of_tools(moment),
+        of_children(moment),
+        of_repairs(moment),
+    ];
     let actors = [Actor::user("http"), Actor::AGENT, Actor::POLICY, Actor::SYSTEM];
     let numbered = bodies.concat().into_iter().zip(1..).map(|(body, seq)| Event {
         actor: actors[seq as usize % 4].clone(),
@@ -282,6 +292,25 @@ fn of_children(moment: &mut Moment) -> Vec<Body> {
             labels: vec!["c".into()],
         }
         .into(),
+    ]
+}
+
+/// What came later: added at the end, since the lines before it are never edited.
+fn of_repairs(moment: &mut Moment) -> Vec<Body> {
+    let named_alone = Artifact { r#ref: "artifacts/turn_1/a.txt".into(), content: None };
+    let artifacts = vec![named_alone, Artifact::of("artifacts/turn_1/b.txt", b"b")];
+    let completed = ToolCallCompleted {
+        tool_call_id: moment.call_id(),
+        name: "shell".into(),
+        origin: CallOrigin::Model,
+        outcome: Outcome::Finished,
+        result: ToolResult { artifacts, ..ToolResult::ok("much") },
+        duration_ms: 3,
+    };
+    vec![
+        completed.into(),
+        EventLost { reason: "its checksum does not fit".into() }.into(),
+        SessionFailed { code: "log_damaged".into(), message: "1 event was lost".into() }.into(),
     ]
 }
 

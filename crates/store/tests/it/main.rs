@@ -12,6 +12,7 @@ mod refusing_disk;
 mod sample;
 mod scale;
 mod stage;
+mod upkeep;
 
 /// A test file that nobody named above would never run.
 #[test]

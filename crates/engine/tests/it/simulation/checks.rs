@@ -77,6 +77,7 @@ impl Record {
             Body::SessionForked(_) => {
                 faults.need(false, || format!("event {seq} tells of a fork that nobody asked for"))
             }
+            Body::EventLost(_) => faults.need(false, || format!("event {seq} was lost")),
             Body::SessionCompleted(_) | Body::SessionCanceled(_) | Body::SessionExpired(_) | Body::SessionFailed(_) => {
                 let rests = self.open.is_none() && self.queued.is_empty();
                 faults.need(rests, || format!("the session ends at event {seq} with turns left"));

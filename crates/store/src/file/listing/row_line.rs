@@ -57,7 +57,7 @@ pub(super) fn line_of(row: &Row) -> io::Result<Vec<u8>> {
 
 /// What a line says.
 pub(crate) enum Said {
-    Row(Row),
+    Row(Box<Row>),
     /// The session was deleted, and all rows of it before this line.
     Purged(SessionId),
 }
@@ -84,7 +84,7 @@ pub(crate) fn read(line: &[u8]) -> Option<Said> {
     }
     match line.starts_with(PURGED_OPENS) {
         true => serde_json::from_slice::<PurgedLine>(line).ok().map(|line| Said::Purged(line.purged)),
-        false => row(line).map(Said::Row),
+        false => row(line).map(|row| Said::Row(Box::new(row))),
     }
 }
 

@@ -1,0 +1,204 @@
+//! `tenure store`: a real session's folder is checked, damaged, repaired and cleaned, and the daemon goes on with it.
+
+use std::{
+    fs::{self, File},
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
+
+use serde_json::{Value, json};
+
+use crate::rig::{Folder, Ran};
+
+/// A session with a file written, an old one kept, a long output and a snapshot; the daemon runs on.
+fn rich(folder: &Folder) -> String {
+    let call = |name: &str, input: Value| json!({ "do": [{ "call": { "name": name, "input": input } }] });
+    let model = folder.script(&json!({ "steps": [
+        call("write_file", json!({ "path": "note", "content": "new text\n" })),
+        call("shell", json!({ "command": "seq 1 20000" })),
+        { "do": [{ "text": "Counted, and wrote it down.", "chunk": 4 }] },
+    ] }));
+    fs::write(folder.workspace().join("note"), "old text\n").unwrap();
+    let lines =
+        folder.tenure(&["ask", "Count.", "--model", &model, "--approve", "all", "--json"]).exits(0).json_lines();
+    lines.iter().find_map(|line| line["session_id"].as_str()).expect("a session is named").to_owned()
+}
+
+fn path(folder: &Folder, session: &str, name: &str) -> PathBuf {
+    folder.data().join("sessions").join(session).join(name)
+}
+
+fn check(folder: &Folder) -> Ran {
+    folder.tenure(&["store", "check", "--json"])
+}
+
+fn events(folder: &Folder, session: &str) -> Vec<Value> {
+    let all = folder.tenure(&["session", "events", session, "--json"]).exits(0).json_lines();
+    all.into_iter().filter(|event| event.get("pos").is_none()).collect()
+}
+
+/// All files below a session's folder.
+fn files(folder: &Folder, session: &str) -> Vec<PathBuf> {
+    let (mut found, mut waiting) = (vec![], vec![path(folder, session, "")]);
+    while let Some(at) = waiting.pop() {
+        for entry in fs::read_dir(at).unwrap().map(Result::unwrap) {
+            let list = if entry.path().is_dir() { &mut waiting } else { &mut found };
+            list.push(entry.path());
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_folder_in_use_can_be_checked_and_not_changed() {
+    let folder = Folder::new();
+    assert!(folder.tenure(&["store", "check"]).exits(2).stderr.contains("there is no data folder"));
+    let session = rich(&folder);
+    assert!(folder.daemon_pid().is_some());
+    let found = check(&folder).exits(0).json();
+    assert_eq!(
+        (&found["clean"], &found["sessions"], &found["findings"]),
+        (&json!(true), &json!(1), &json!([])),
+        "{found}"
+    );
+    assert!(found["events"].as_u64().unwrap() > 8 && found["files"].as_u64().unwrap() >= 6, "{found}");
+    let text = folder.tenure(&["store", "check", &session[..12]]).exits(0);
+    assert!(text.stdout.starts_with("1 sessions, ") && text.stdout.ends_with(": nothing is damaged.\n"), "{text:?}");
+    assert_eq!(text.stderr, "", "progress is for terminals");
+    for command in ["repair", "gc"] {
+        let refused = folder.tenure(&["store", command, "--json"]).exits(1).error();
+        assert_eq!(refused["code"], "locked");
+        assert!(refused["hint"].as_str().unwrap().contains("tenure stop"));
+        folder.tenure(&["store", command, "--dry-run"]).exits(0);
+    }
+    folder.tenure(&["store", "check", "sess_nothing"]).exits(2);
+    folder.tenure(&["store", "gc", "--older-than", "soon"]).exits(2);
+}
+
+#[test]
+fn a_changed_bit_in_any_file_is_found_and_put_right() {
+    let folder = Folder::new();
+    let session = rich(&folder);
+    folder.tenure(&["stop"]).exits(0);
+    let before = events_in_log(&folder, &session);
+    let mut files = files(&folder, &session);
+    assert!(files.iter().any(|file| file.ends_with("session.json")), "{files:?}");
+    assert!(files.iter().filter(|file| file.components().any(|part| part.as_os_str() == "artifacts")).count() == 2);
+    files.extend(
+        ["keys.ndjson", "index.ndjson"].map(|name| folder.data().join(name)).into_iter().filter(|p| p.exists()),
+    );
+    let whole: Vec<Vec<u8>> = files.iter().map(|file| fs::read(file).unwrap()).collect();
+    for (n, file) in files.iter().enumerate() {
+        let mut bytes = whole[n].clone();
+        let at = bytes.len() * (n + 3) / 17 % bytes.len();
+        bytes[at] ^= 1 << (n % 8);
+        fs::write(file, &bytes).unwrap();
+        let found = check(&folder).exits(5).json();
+        let named = folder.data().join(found["findings"][0]["path"].as_str().unwrap());
+        assert_eq!((named, &found["clean"]), (file.clone(), &json!(false)), "{found}");
+        let planned = folder.tenure(&["store", "repair", "--dry-run", "--json"]).exits(5).json();
+        assert!(fs::read(file).unwrap() == bytes, "a plan changes nothing");
+        let done = folder.tenure(&["store", "repair", "--json"]).exits(0).json();
+        assert_eq!((&done["actions"], &done["left"]), (&planned["actions"], &json!([])), "{file:?}");
+        check(&folder).exits(0);
+        assert_eq!(events_in_log(&folder, &session), before, "{file:?}");
+        // Caches are removed, and made again when they are needed.
+        files.iter().zip(&whole).for_each(|(file, bytes)| fs::write(file, bytes).unwrap());
+    }
+    // And the daemon goes on with it.
+    let told: Vec<Value> = events(&folder, &session);
+    assert_eq!(told.len(), before.len());
+    folder.tenure(&["ask", "And now?", "--session", &session, "--json"]).exits(0);
+}
+
+fn events_in_log(folder: &Folder, session: &str) -> Vec<Value> {
+    let log = fs::read_to_string(path(folder, session, "events.ndjson")).unwrap();
+    log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["data"].clone()).collect()
+}
+
+#[test]
+fn what_cannot_be_put_right_is_told_and_the_rest_is_kept() {
+    let folder = Folder::new();
+    let session = rich(&folder);
+    let before = events(&folder, &session);
+    folder.tenure(&["stop"]).exits(0);
+    let log = path(&folder, &session, "events.ndjson");
+    let damaged = fs::read_to_string(&log).unwrap().replacen("new text", "other garbage", 1);
+    fs::write(&log, &damaged).unwrap();
+    let text = folder.tenure(&["store", "check"]).exits(5).stdout;
+    assert!(text.contains("damage  sessions/") && text.contains("(repair)"), "{text}");
+    let text = folder.tenure(&["store", "repair"]).exits(0).stdout;
+    assert!(text.contains("1 events lost, each with event_lost in its place"), "{text}");
+    check(&folder).exits(0);
+    assert_eq!(fs::read_to_string(path(&folder, &session, "damaged-1.ndjson")).unwrap(), damaged);
+    // The daemon shows all that is left, and that the session has come to its end.
+    let after = events(&folder, &session);
+    let lost: Vec<&Value> = after.iter().filter(|event| event["type"] == "event_lost").collect();
+    assert_eq!(lost.len(), 1);
+    for (before, after) in before.iter().zip(&after).filter(|(_, after)| after["type"] != "event_lost") {
+        assert_eq!(before, after);
+    }
+    assert_eq!(after.last().unwrap()["data"]["code"], "log_damaged");
+    let listed = folder.tenure(&["sessions", "--json"]).exits(0).json();
+    assert_eq!(listed["sessions"][0]["status"], "failed");
+    folder.tenure(&["ask", "more", "--session", &session]).exits(4);
+    // A fork of it goes on.
+    let fork = folder.tenure(&["session", "fork", &session, "--json"]).exits(0).json();
+    folder.tenure(&["ask", "more", "--session", fork["session_id"].as_str().unwrap()]).exits(0);
+}
+
+#[test]
+fn what_nobody_needs_is_removed() {
+    let folder = Folder::new();
+    let (kept, ended) = (rich(&folder), rich(&folder));
+    folder.tenure(&["session", "end", &ended]).exits(0);
+    folder.tenure(&["stop"]).exits(0);
+    let unnamed = path(&folder, &kept, "attachments/unnamed.png");
+    fs::create_dir_all(unnamed.parent().unwrap()).unwrap();
+    fs::write(&unnamed, [7; 1000]).unwrap();
+    let young = folder.tenure(&["store", "gc", "--json"]).exits(0).json();
+    assert_eq!((&young["removed"], &young["bytes"]), (&json!([]), &json!(0)));
+    assert!(check(&folder).exits(0).json()["findings"][0]["what"] == "no event names it");
+    File::open(&unnamed).unwrap().set_modified(SystemTime::now() - Duration::from_secs(40 * 86_400)).unwrap();
+    let planned = folder.tenure(&["store", "gc", "--dry-run", "--json"]).exits(0).json();
+    assert_eq!((&planned["bytes"], unnamed.exists()), (&json!(1000), true));
+    let done = folder.tenure(&["store", "gc", "--json"]).exits(0).json();
+    assert_eq!((&done["removed"], unnamed.exists()), (&planned["removed"], false));
+    // Whole sessions only where that is asked for, and only those that ended.
+    let text = folder.tenure(&["store", "gc", "--older-than", "30d", "--sessions-ended-before", "0s"]).exits(0).stdout;
+    assert!(text.contains(&format!("sessions/{ended} (")) && text.contains("1 things were removed: "), "{text}");
+    assert!(!path(&folder, &ended, "").exists() && path(&folder, &kept, "events.ndjson").exists());
+    check(&folder).exits(0);
+    let listed = folder.tenure(&["sessions", "--json"]).exits(0).json();
+    assert_eq!(listed["sessions"].as_array().unwrap().len(), 1);
+}
+
+/// Even without its first event a session can be looked at, and deleted by age.
+#[test]
+fn a_session_that_lost_its_beginning_can_still_be_read() {
+    let folder = Folder::new();
+    let session = rich(&folder);
+    let before = events(&folder, &session);
+    folder.tenure(&["stop"]).exits(0);
+    let log = path(&folder, &session, "events.ndjson");
+    let whole = fs::read_to_string(&log).unwrap();
+    let (_, rest) = whole.split_once('\n').unwrap();
+    fs::write(&log, rest).unwrap();
+    check(&folder).exits(5);
+    let done = folder.tenure(&["store", "repair", "--json"]).exits(0).json();
+    assert!(
+        done["actions"][0]["what"].as_str().unwrap().contains("1 events kept whose sum cannot be proven"),
+        "{done}"
+    );
+    check(&folder).exits(0);
+    let after = events(&folder, &session);
+    assert_eq!(after[0]["type"], "event_lost");
+    assert_eq!(after[1..before.len()], before[1..]);
+    let shown = folder.tenure(&["session", "show", &session, "--json"]).exits(0).json();
+    assert_eq!(shown["status"], "failed");
+    folder.tenure(&["session", "messages", &session]).exits(0);
+    folder.tenure(&["stop"]).exits(0);
+    folder.tenure(&["store", "gc", "--sessions-ended-before", "0s"]).exits(0);
+    assert!(!path(&folder, &session, "").exists());
+}

@@ -1,0 +1,152 @@
+//! One session's folder: what its log tells, and what each file in it is. Shared by all who look after a data folder.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tenure_core::{
+    ids::{SessionId, TurnId},
+    session::Session,
+};
+
+use super::logs::{self, Told};
+use crate::{
+    disk::{Look, Open, Stat},
+    file::{
+        folder::{Folder, is_missing},
+        layout::Layout,
+        log::ends_at,
+        snapshot::{self, Found},
+    },
+    name::TEMPORARY,
+};
+
+/// What a file in a session's folder is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Kind {
+    Log,
+    Snapshot,
+    TurnRecord,
+    Spool(TurnId),
+    /// Kept aside by the store itself, for people.
+    Aside,
+    /// Of a write that did not come to its end.
+    Leftover,
+    /// A blob, or what looks like one.
+    Blob,
+    /// A link or the like.
+    Strange,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct File {
+    /// Below the session's folder.
+    pub name: String,
+    pub kind: Kind,
+    pub stat: Stat,
+}
+
+pub(super) struct Examined {
+    pub id: SessionId,
+    /// `None`: there is no log, so there is no session.
+    pub told: Option<Told>,
+    pub snapshot: SnapshotFile,
+    pub files: Vec<File>,
+}
+
+pub(super) enum SnapshotFile {
+    None,
+    Whole(Found),
+    Damaged,
+}
+
+/// `None` if there is no such folder any more.
+pub(super) fn session(folder: &Folder, id: SessionId, patience: Duration) -> io::Result<Option<Examined>> {
+    // The snapshot first: what it speaks of is in the log by then.
+    let snapshot = match (snapshot::read(folder, id), folder.disk.look(&folder.layout.snapshot(id))) {
+        (Some(found), _) => SnapshotFile::Whole(found),
+        (None, Ok(_)) => SnapshotFile::Damaged,
+        (None, Err(_)) => SnapshotFile::None,
+    };
+    let snapshot_seq = match &snapshot {
+        SnapshotFile::Whole(found) => Some(found.seq),
+        SnapshotFile::None | SnapshotFile::Damaged => None,
+    };
+    let told = match folder.open_if_there(&folder.layout.log(id), Open::Read)? {
+        Some(log) => Some(logs::read_patiently(&*log, id, snapshot_seq, patience)?),
+        None => None,
+    };
+    // The files last: what events name was there before them.
+    let mut files = Vec::new();
+    match walk(folder, &folder.layout.session(id), &mut PathBuf::new(), &mut files) {
+        Err(error) if is_missing(&error) => Ok(None),
+        walked => walked.map(|()| Some(Examined { id, told, snapshot, files })),
+    }
+}
+
+/// Why the snapshot is not to be trusted, if so.
+pub(super) fn snapshot_fault(folder: &Folder, examined: &Examined, told: &Told) -> io::Result<Option<&'static str>> {
+    let found = match &examined.snapshot {
+        SnapshotFile::None => return Ok(None),
+        SnapshotFile::Damaged => return Ok(Some("it is damaged")),
+        SnapshotFile::Whole(_) if told.trouble.is_some() => return Ok(None),
+        SnapshotFile::Whole(found) => found,
+    };
+    let log = folder.disk.open(&folder.layout.log(examined.id), Open::Read)?;
+    if !ends_at(&*log, &found.place)? {
+        return Ok(Some("it is not of this log"));
+    }
+    // What this version cannot read is no snapshot to it, and no damage.
+    let state = serde_json::from_slice::<Session>(&found.state).ok();
+    let differs = state.is_some_and(|state| told.at_snapshot.as_ref() != Some(&state));
+    Ok(differs.then_some("it tells something else than the log"))
+}
+
+/// The sessions whose folders are there.
+pub(super) fn sessions(folder: &Folder) -> io::Result<Vec<SessionId>> {
+    let names = folder.disk.list(&folder.layout.sessions())?;
+    let mut sessions: Vec<SessionId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    sessions.sort_unstable();
+    Ok(sessions)
+}
+
+/// All files below a folder, by name; links are named and never followed.
+pub(super) fn walk(folder: &Folder, base: &Path, below: &mut PathBuf, files: &mut Vec<File>) -> io::Result<()> {
+    let mut names = folder.disk.list(&base.join(&*below))?;
+    names.sort_unstable();
+    for name in names {
+        below.push(&name);
+        let looked = folder.disk.look(&base.join(&*below));
+        let relative = below.to_string_lossy().into_owned();
+        match looked {
+            Ok(Look::File(stat)) => files.push(File { kind: kind_of(&relative), name: relative, stat }),
+            Ok(Look::Folder(_)) => walk(folder, base, below, files)?,
+            Ok(Look::Other) => {
+                files.push(File { name: relative, kind: Kind::Strange, stat: Stat { bytes: 0, modified_ms: u64::MAX } })
+            }
+            // Renamed or removed in this very instant.
+            Err(error) if is_missing(&error) => {}
+            Err(error) => return Err(error),
+        }
+        below.pop();
+    }
+    Ok(())
+}
+
+fn kind_of(name: &str) -> Kind {
+    let parts: Vec<&str> = name.split('/').collect();
+    if parts.iter().any(|part| part.starts_with(TEMPORARY)) {
+        return Kind::Leftover;
+    }
+    match parts[..] {
+        ["events.ndjson"] => Kind::Log,
+        ["session.json"] => Kind::Snapshot,
+        ["turns", _] => Kind::TurnRecord,
+        ["logs", file] => Layout::turn_of_spool(file).map_or(Kind::Blob, Kind::Spool),
+        ["damaged", ..] => Kind::Aside,
+        [file] if file.starts_with("cut-") || file.starts_with("damaged-") => Kind::Aside,
+        _ => Kind::Blob,
+    }
+}

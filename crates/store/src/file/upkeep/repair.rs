@@ -1,0 +1,286 @@
+//! Mends a data folder. What was damaged is kept aside first; every file is put in its place as a whole, so that a crash
+//! leaves the old one or the new one. No valid event is ever lost.
+
+use std::{io, path::Path, time::Duration};
+
+use serde::Serialize;
+use tenure_core::{ids::SessionId, time::Timestamp};
+
+use super::{
+    CheckOptions, Finding, Level, Progress, blobs, check,
+    examine::{self, Examined, Kind},
+    line_files,
+    logs::Told,
+    rewrite::rewrite,
+    salvage::{Salvaged, salvage},
+};
+use crate::{
+    Error, Result,
+    file::{
+        folder::{Folder, Keep, is_missing},
+        lock,
+    },
+};
+
+/// Files kept aside under one name; more repairs than this are not repairs any more.
+const ASIDE_MAX: u32 = 10_000;
+
+/// Something that was done, or would be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Action {
+    /// In the data folder.
+    pub path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    pub what: String,
+}
+
+/// What a repair did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Repair {
+    pub actions: Vec<Action>,
+    /// Damage that is still there, since nothing can be done about it here.
+    pub left: Vec<Finding>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Mend,
+    /// Only tells.
+    Plan,
+}
+
+pub(super) fn repair(folder: &Folder, mode: Mode, now: Timestamp, progress: Progress<'_>) -> Result<Repair> {
+    let failed = |error: io::Error| Error::disk("to repair the data folder", &error);
+    let mut mender = Mender { folder, mode, now, logs_changed: false, done: Repair::default() };
+    let sessions = examine::sessions(folder).map_err(failed)?;
+    for (done, session) in sessions.iter().enumerate() {
+        progress(done as u64, sessions.len() as u64);
+        mender.session(*session).map_err(failed)?;
+    }
+    mender.shared().map_err(failed)?;
+    let mut done = mender.done;
+    let options = CheckOptions { sessions: vec![], patience: Duration::ZERO };
+    if mode == Mode::Mend {
+        let mut left = check::check(folder, &options, progress)?.findings;
+        left.retain(|finding| finding.level == Level::Damage);
+        done.left = left;
+    }
+    Ok(done)
+}
+
+struct Mender<'a> {
+    folder: &'a Folder,
+    mode: Mode,
+    now: Timestamp,
+    /// Rows may tell of what is no more.
+    logs_changed: bool,
+    done: Repair,
+}
+
+impl Mender<'_> {
+    /// Notes what is done and does it, unless this is only a plan.
+    fn act(
+        &mut self,
+        path: &Path,
+        session_id: Option<SessionId>,
+        what: String,
+        work: impl FnOnce(&Folder) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let path = path.strip_prefix(self.folder.layout.root()).unwrap_or(path).display().to_string();
+        self.done.actions.push(Action { path, session_id, what });
+        match self.mode {
+            Mode::Mend => work(self.folder),
+            Mode::Plan => Ok(()),
+        }
+    }
+
+    fn shared(&mut self) -> io::Result<()> {
+        let layout = &self.folder.layout;
+        self.keys()?;
+        let rows = line_files::look(self.folder, &layout.index(), &line_files::is_row, Duration::ZERO)?;
+        if rows.is_some_and(|rows| self.logs_changed || rows.bad.is_some() || rows.torn > 0) {
+            let path = layout.index();
+            self.act(&path, None, "removed; it is made again from the sessions".into(), |folder| {
+                remove(folder, &path)?;
+                folder.disk.sync_dir(folder.layout.root())
+            })?;
+        }
+        if self.mode == Mode::Plan && lock::is_damaged(self.folder)? {
+            self.act(&layout.lock(), None, "written anew".into(), |_| Ok(()))?;
+        }
+        Ok(())
+    }
+
+    fn keys(&mut self) -> io::Result<()> {
+        let path = self.folder.layout.keys();
+        let Some(content) = self.folder.read_if_there(&path, u64::MAX)? else { return Ok(()) };
+        let (new, mended, lost) = line_files::mend_keys(&content);
+        if new == content {
+            return Ok(());
+        }
+        let what =
+            format!("{mended} keys were mended and {lost} damaged lines removed; the old file is kept beside it");
+        self.act(&path, None, what, |folder| {
+            let aside = free_name(folder, |n| folder.layout.root().join(format!("damaged-{n}.keys.ndjson")))?;
+            folder.replace(&aside, &[&content], Keep::Synced)?;
+            folder.replace(&path, &[&new], Keep::Synced)
+        })
+    }
+
+    fn session(&mut self, id: SessionId) -> io::Result<()> {
+        let look = |folder: &Folder| examine::session(folder, id, Duration::ZERO);
+        let Some(mut examined) = look(self.folder)? else { return Ok(()) };
+        let Some(told) = &examined.told else { return Ok(()) };
+        if told.is_damaged() {
+            self.log(&examined)?;
+            if self.mode == Mode::Mend {
+                let Some(mended) = look(self.folder)? else { return Ok(()) };
+                examined = mended;
+            }
+        }
+        let Some(told) = &examined.told else { return Ok(()) };
+        if let Some(why) = examine::snapshot_fault(self.folder, &examined, told)? {
+            let path = self.folder.layout.snapshot(id);
+            self.act(&path, Some(id), format!("removed: {why}; it is made again from the log"), |folder| {
+                remove(folder, &path)
+            })?;
+        }
+        self.files(&examined, told)?;
+        self.missing(id, told)
+    }
+
+    /// Writes the log anew. What could be taken from the old one goes first: snapshot and records may tell too much.
+    fn log(&mut self, examined: &Examined) -> io::Result<()> {
+        let id = examined.id;
+        let path = self.folder.layout.log(id);
+        let Some(content) = self.folder.read_if_there(&path, u64::MAX)? else { return Ok(()) };
+        let salvaged = salvage(&content, id);
+        let new = rewrite(&salvaged, id, self.now)?;
+        let records = examined.files.iter().filter(|file| matches!(file.kind, Kind::TurnRecord | Kind::Snapshot));
+        let caches: Vec<_> = records.map(|file| self.folder.layout.session(id).join(&file.name)).collect();
+        self.logs_changed = true;
+        self.act(&path, Some(id), told_of(&salvaged), |folder| {
+            let aside = free_name(folder, |n| folder.layout.damaged_log(id, n))?;
+            folder.replace(&aside, &[&content], Keep::Synced)?;
+            for cache in &caches {
+                remove(folder, cache)?;
+            }
+            folder.replace(&path, &[&new], Keep::Synced)
+        })
+    }
+
+    fn files(&mut self, examined: &Examined, told: &Told) -> io::Result<()> {
+        let id = examined.id;
+        for file in &examined.files {
+            let path = self.folder.layout.session(id).join(&file.name);
+            match file.kind {
+                Kind::TurnRecord => {
+                    let record = self.folder.read_if_there(&path, u64::MAX)?;
+                    if record.is_some_and(|record| !line_files::is_record(&record)) {
+                        let what = "removed; it is made again from the log".to_owned();
+                        self.act(&path, Some(id), what, |folder| remove(folder, &path))?;
+                    }
+                }
+                Kind::Spool(turn) => self.spool(id, &path, &|line| line_files::is_delta(line, turn))?,
+                Kind::Blob => {
+                    if let Some(expected) = told.blobs.get(&file.name)
+                        && let blobs::State::Damaged(why) = blobs::look(self.folder, &path, expected)?
+                    {
+                        self.blob(id, &file.name, expected, &why)?;
+                    }
+                }
+                Kind::Log | Kind::Snapshot | Kind::Aside | Kind::Leftover | Kind::Strange => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What was streamed is kept up to the damage; the log has the whole text.
+    fn spool(&mut self, id: SessionId, path: &Path, is_good: &dyn Fn(&[u8]) -> bool) -> io::Result<()> {
+        let lines = line_files::look(self.folder, path, is_good, Duration::ZERO)?;
+        let Some((offset, _)) = lines.and_then(|lines| lines.bad) else { return Ok(()) };
+        self.act(path, Some(id), format!("cut at byte {offset}, where it is damaged"), |folder| {
+            let mut content = folder.read_if_there(path, u64::MAX)?.unwrap_or_default();
+            content.truncate(usize::try_from(offset).unwrap_or(usize::MAX));
+            folder.replace(path, &[&content], Keep::Synced)
+        })
+    }
+
+    fn blob(&mut self, id: SessionId, name: &str, expected: &super::logs::Expected, why: &str) -> io::Result<()> {
+        let path = self.folder.layout.session(id).join(name);
+        if let Some(mended) = blobs::mended(self.folder, &path, expected)? {
+            let what = "mended: one bit had changed".to_owned();
+            return self.act(&path, Some(id), what, |folder| folder.replace(&path, &[&mended], Keep::Synced));
+        }
+        let aside = self.folder.layout.damaged_blob(id, name);
+        self.act(&path, Some(id), format!("put aside in damaged/{name}: {why}"), |folder| {
+            make_parents(folder, id, &aside)?;
+            folder.disk.rename(&path, &aside)?;
+            for changed in [aside.parent(), path.parent()].into_iter().flatten() {
+                folder.disk.sync_dir(changed)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Nothing is left of these; an empty file says that this is known.
+    fn missing(&mut self, id: SessionId, told: &Told) -> io::Result<()> {
+        for name in told.blobs.keys() {
+            let aside = self.folder.layout.damaged_blob(id, name);
+            let path = self.folder.layout.session(id).join(name);
+            let is_gone = |path: &Path| self.folder.disk.look(path).is_err_and(|error| is_missing(&error));
+            if is_gone(&path) && is_gone(&aside) {
+                let what = "it is gone, and cannot be brought back; noted in damaged/".to_owned();
+                self.act(&path, Some(id), what, |folder| {
+                    make_parents(folder, id, &aside)?;
+                    folder.replace(&aside, &[], Keep::Synced)
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn told_of(salvaged: &Salvaged) -> String {
+    let Salvaged { slots, mended, lost, unproven, cut_bytes } = salvaged;
+    let mut what = format!("written anew with {} events", slots.len() as u64 - lost);
+    for (count, of) in [
+        (mended, "lines mended by one bit"),
+        (lost, "events lost, each with event_lost in its place"),
+        (unproven, "events kept whose sum cannot be proven"),
+        (cut_bytes, "bytes cut from its end"),
+    ] {
+        if *count > 0 {
+            what.push_str(&format!(", {count} {of}"));
+        }
+    }
+    what.push_str("; the old one is kept beside it");
+    what
+}
+
+fn remove(folder: &Folder, path: &Path) -> io::Result<()> {
+    match folder.disk.remove(path) {
+        Err(error) if !is_missing(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The first name that nothing has yet.
+fn free_name(folder: &Folder, name: impl Fn(u32) -> std::path::PathBuf) -> io::Result<std::path::PathBuf> {
+    let is_free = |path: &std::path::PathBuf| folder.disk.look(path).is_err_and(|error| is_missing(&error));
+    (1..ASIDE_MAX).map(name).find(is_free).ok_or_else(|| io::Error::other("too many files were kept aside"))
+}
+
+/// Makes the folders that a path below a session's folder lies in, and syncs those that hold them.
+fn make_parents(folder: &Folder, id: SessionId, path: &Path) -> io::Result<()> {
+    let base = folder.layout.session(id);
+    let above: Vec<&Path> = path.ancestors().skip(1).take_while(|above| *above != base).collect();
+    for above in above.into_iter().rev() {
+        folder.disk.make_dir(above)?;
+        if let Some(holder) = above.parent() {
+            folder.disk.sync_dir(holder)?;
+        }
+    }
+    Ok(())
+}
