@@ -43,7 +43,7 @@ pub struct Global {
     /// The data folder [default: the user's data folder/tenure]
     #[arg(long, global = true, env = "TENURE_DATA", value_name = "DIR", hide_env_values = true)]
     pub data: Option<PathBuf>,
-    /// A daemon on another machine, such as https://box.example:8787 [default: the one of the data folder]
+    /// A daemon on another machine, such as `https://box.example:8787` [default: the one of the data folder]
     #[arg(long, global = true, env = "TENURE_URL", value_name = "URL", hide_env_values = true, help_heading = REMOTE)]
     pub url: Option<String>,
     /// The file that holds the token for it
