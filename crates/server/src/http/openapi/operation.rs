@@ -124,6 +124,18 @@ impl Operation {
         self
     }
 
+    /// A parameter that has to be there.
+    pub(super) fn needs(mut self, name: &str) -> Self {
+        let parameter = self.parameters.iter_mut().find(|one| one["name"] == name);
+        parameter.expect("a parameter of that name")["required"] = true.into();
+        self
+    }
+
+    /// May be asked with a token or without; a wrong one is refused.
+    pub(super) fn half_open(self) -> Self {
+        self.open().refuses(&WITH_TOKEN)
+    }
+
     /// Takes an idempotency key.
     pub(super) fn keyed(self) -> Self {
         let description = "The same key and body again get the first answer, for 24 hours and also after a restart. Another body under the same key is refused.";

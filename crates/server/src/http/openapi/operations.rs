@@ -412,6 +412,7 @@ fn access(s: &mut Schemas) -> Vec<Operation> {
         get("/login", "logIn", tag, "Lets a browser in: the link that was made for it.")
             .open()
             .query::<logins::Code>(s, json!({}))
+            .needs("code")
             .answer(303, "A cookie is set; the browser goes on to the page.", Value::Null)
             .refuses(&["bad_login", "too_many_failures"]),
         post("/logout", "logOut", tag, "Lets a browser go: its cookie is no longer taken.").answer(
@@ -419,7 +420,7 @@ fn access(s: &mut Schemas) -> Vec<Operation> {
             "It goes on to the page.",
             Value::Null,
         ),
-        get("/", "getHome", tag, "A page that says whether one is let in.").answer(200, "The page.", page),
+        get("/", "getHome", tag, "A page that says whether one is let in.").half_open().answer(200, "The page.", page),
     ]
 }
 

@@ -259,6 +259,7 @@ fn said_of_field(name: &str, field: &str, schema: &mut Value, place: Place) {
             return *schema = json!({ "description": "Only these two are accepted from outside.", "enum": ["user", "system", null] });
         }
         ("SendMessage", "parts") => json!({ "minItems": 1, "maxItems": limits.parts_max }),
+        ("NewToken", "name") => json!({ "pattern": "^[a-z0-9][a-z0-9._-]{0,63}$" }),
         ("NewAttachment", "name") => line(limits.name_chars_max),
         ("NewAttachment", "mime_type") => json!({ "pattern": MIME_TYPE }),
         ("NewAttachment", "data") => json!({ "pattern": BASE64, "contentEncoding": "base64" }),
