@@ -26,7 +26,7 @@ use tenure_wire::Verdict;
 use crate::{
     args::{Cli, Command},
     data,
-    exit::Exit,
+    exit::{Exit, Problem},
     remote,
     terminal::Output,
 };
@@ -53,10 +53,18 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         // These are about this machine.
         Command::Serve(_)
         | Command::Demo(_)
-        | Command::Stop(_)
-        | Command::Doctor(_)
         | Command::Config(_)
-        | Command::Completions(_) => None,
+        | Command::Service(_)
+        | Command::Completions(_)
+        | Command::Man(_) => None,
+        // And these would do to the daemon or folder here what was meant for the one that is named.
+        Command::Stop(_) | Command::Doctor(_) | Command::Store(_) => {
+            if cli.global.url.is_some() {
+                let message = "this command is about the data folder of this machine";
+                return Err(Problem::usage(message, "leave out --url and TENURE_URL, or run it there").into());
+            }
+            None
+        }
         _ => remote::target(&cli.global)?,
     };
     let context = Context { data: data::folder(cli.global.data.as_deref())?, remote, output: cli.global.output() };

@@ -198,7 +198,7 @@ limits! {
     /// bytes of a request's head; more gets 431 `head_too_large`
     header_bytes_max: Positive => server.header_bytes_max;
     /// headers of a request; more gets the same
-    headers_max: Positive => server.headers_max;
+    headers_max: Few => server.headers_max;
     /// from the first byte of a request to the end of its head, then 408 `head_timeout`; also for the TLS handshake
     header_read_ms: Millis => server.header_read;
     /// for a request's body, then 408 `body_timeout`
@@ -271,7 +271,35 @@ impl TryFrom<usize> for Positive {
     type Error = &'static str;
 
     fn try_from(value: usize) -> Result<Self, Self::Error> {
-        if value == 0 { Err("expected a number above 0") } else { Ok(Positive(value)) }
+        match value {
+            0 => Err("expected a number above 0"),
+            // What is counted is also held room for somewhere.
+            _ if value > NUMBER_MAX => Err("expected a number up to 1099511627776"),
+            _ => Ok(Positive(value)),
+        }
+    }
+}
+
+/// The largest number that a limit may be.
+const NUMBER_MAX: usize = 1 << 40;
+
+/// A count that is small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(try_from = "usize")]
+pub struct Few(pub usize);
+
+impl TryFrom<usize> for Few {
+    type Error = &'static str;
+
+    fn try_from(value: usize) -> Result<Self, Self::Error> {
+        if (1..=10_000).contains(&value) { Ok(Few(value)) } else { Err("expected a number from 1 to 10000") }
+    }
+}
+
+impl Few {
+    fn shown(self) -> Value {
+        self.0.into()
     }
 }
 

@@ -14,6 +14,7 @@ use anyhow::Context as _;
 use tenure_client::{
     Client, Find,
     discover::{self, Absent},
+    stream::{MISSED_AFTER, PATIENCE},
 };
 
 use tokio::sync::watch;
@@ -37,7 +38,12 @@ const LOG_LINES_SHOWN: usize = 5;
 /// A client of the daemon that was named, or of the folder's daemon, which is started if there is none.
 pub async fn connect(context: &Context) -> anyhow::Result<Client> {
     match &context.remote {
-        Some(target) => Ok(Client::new(target.clone())),
+        Some(target) => {
+            let client = Client::new(target.clone());
+            // One that is not there is told at once, not after patience with one that restarts.
+            client.health().await?;
+            Ok(client)
+        }
         None => connect_here(&context.data).await,
     }
 }
@@ -65,7 +71,7 @@ async fn connect_here(data: &Path) -> anyhow::Result<Client> {
             return Err(Problem::no_daemon(garbled.to_string(), "remove the file, or choose another --data").into());
         }
         Err(tokenless @ Absent::NoToken { .. }) => {
-            let hint = "end that process; the next daemon makes a new token";
+            let hint = "`tenure stop`; the next daemon makes a new token";
             return Err(Problem::no_daemon(tokenless.to_string(), hint).into());
         }
     }
@@ -179,10 +185,16 @@ pub async fn insist<T, F>(client: &Client, find: &Find, call: impl Fn() -> F) ->
 where
     F: Future<Output = Result<T, tenure_client::Error>>,
 {
-    let deadline = Instant::now() + tenure_client::stream::PATIENCE;
+    let began = Instant::now();
+    let mut told = false;
     loop {
         match call().await {
-            Err(error) if error.may_pass() && Instant::now() < deadline => {
+            Err(error) if error.may_pass() && began.elapsed() < PATIENCE => {
+                if !told && began.elapsed() >= MISSED_AFTER {
+                    told = true;
+                    let seconds = PATIENCE.as_secs();
+                    terminal::note(&format!("{error}. Trying again for {seconds} s; Ctrl-C gives up.\n"));
+                }
                 tokio::time::sleep(INSIST_PAUSE).await;
                 if let Some(target) = find() {
                     client.retarget(target);

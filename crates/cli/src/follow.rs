@@ -11,6 +11,7 @@ use tenure_wire::{Approval, Approve, Cancel, Delivery, Event, Part, Scope, SendM
 use tokio::{signal::unix::Signal, sync::watch, time::Instant};
 
 use crate::{
+    commands::chat::slash::{self, Slash},
     daemon::{insist, tell_missed},
     data,
     exit::Exit,
@@ -76,6 +77,8 @@ pub struct Follow<'a> {
     text: String,
     events: u64,
     canceled_by: Option<CanceledBy>,
+    /// The person has had enough of it.
+    leaves: bool,
 }
 
 struct Waiting {
@@ -119,6 +122,7 @@ impl<'a> Follow<'a> {
             text: String::new(),
             events: 0,
             canceled_by: None,
+            leaves: false,
         }
     }
 
@@ -148,6 +152,7 @@ impl<'a> Follow<'a> {
                 None => tokio::select! {
                     rest = self.step(stream, &mut missed) => match rest? {
                         Some(rest) => return self.finish(&rest).map(Followed::Rested),
+                        None if self.leaves => return Ok(left()),
                         None => continue,
                     },
                     _ = interrupts.recv() => CanceledBy::Interrupt,
@@ -155,7 +160,8 @@ impl<'a> Follow<'a> {
                 },
             };
             if self.canceled_by.is_some() {
-                return Ok(left());
+                terminal::note("Left; the turn is being canceled.\n");
+                return Ok(Followed::Left);
             }
             // The daemon may be gone: whoever wants to leave need not wait until it is back.
             tokio::select! {
@@ -302,6 +308,11 @@ impl<'a> Follow<'a> {
     }
 
     async fn typed(&mut self, line: &str) -> anyhow::Result<()> {
+        if self.frame == Frame::Chat
+            && let Some(slash) = slash::parse(line)
+        {
+            return self.obey(slash).await;
+        }
         if self.waiting.is_empty() {
             return self.steer(line).await;
         }
@@ -318,6 +329,23 @@ impl<'a> Follow<'a> {
         self.answer(first.call, verdict, scope, None).await?;
         self.show_held()?;
         self.ask_first();
+        Ok(())
+    }
+
+    /// A command of the chat while the turn is open: those about the turn are done, others wait for its end.
+    async fn obey(&mut self, slash: Result<Slash, String>) -> anyhow::Result<()> {
+        match (slash, self.waiting.is_empty()) {
+            (Ok(Slash::Approve), false) => Box::pin(self.typed("y")).await?,
+            (Ok(Slash::Deny), false) => Box::pin(self.typed("n")).await?,
+            (Ok(Slash::Cancel), _) if self.canceled_by.is_none() => self.cancel(CanceledBy::Interrupt).await?,
+            (Ok(Slash::Exit), _) => self.leaves = true,
+            (Ok(Slash::Help), _) => terminal::note(&slash::help()),
+            (Ok(_), _) => terminal::note("That can be done when the turn is over; /cancel ends it, /exit leaves it.\n"),
+            (Err(problem), _) => terminal::note(&format!("{problem}\n")),
+        }
+        if !self.waiting.is_empty() {
+            terminal::note("[y] yes  [n] no  [s] yes, for this session > ");
+        }
         Ok(())
     }
 

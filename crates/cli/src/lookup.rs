@@ -19,6 +19,9 @@ const ID_BEGINS: &str = "sess_";
 
 /// The session's whole id. A whole one is not looked up; what does not look like an id is a label or a role.
 pub async fn session(client: &Client, given: &str) -> anyhow::Result<String> {
+    if given.trim().is_empty() {
+        return Err(Problem::usage("the session's name is empty", "`tenure sessions` lists them").into());
+    }
     if given.chars().count() >= ID_CHARS {
         return Ok(given.to_owned());
     }

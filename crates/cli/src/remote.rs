@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The daemon's own certificate and key, where it made them itself.
-const CERTIFICATE_FILE: &str = "tls-cert.pem";
+pub const CERTIFICATE_FILE: &str = "tls-cert.pem";
 const KEY_FILE: &str = "tls-key.pem";
 /// Where systems keep the authorities they trust.
 const AUTHORITIES: [&str; 3] =

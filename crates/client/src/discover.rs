@@ -51,8 +51,8 @@ pub struct Running {
     pub target: Target,
 }
 
-/// Reads the note and the token of a data folder, and checks that the process lives. Whether it answers is not asked.
-pub fn read(data: &Path) -> Result<Running, Absent> {
+/// Reads the note of a data folder, and checks that the process lives.
+pub fn note(data: &Path) -> Result<DaemonInfo, Absent> {
     let path = data.join(NOTE_FILE);
     let Some(text) = read_text(&path)? else { return Err(Absent::NoNote { data: data.to_owned() }) };
     let note: DaemonInfo =
@@ -60,6 +60,12 @@ pub fn read(data: &Path) -> Result<Running, Absent> {
     if !is_current(&note) {
         return Err(Absent::Gone { data: data.to_owned(), pid: note.pid });
     }
+    Ok(note)
+}
+
+/// The same with the token. Whether it answers is not asked.
+pub fn read(data: &Path) -> Result<Running, Absent> {
+    let note = note(data)?;
     let path = data.join(TOKEN_FILE);
     let missing = || Absent::NoToken { path: path.clone(), pid: note.pid };
     let token = read_text(&path)?.ok_or_else(missing)?.trim().to_owned();
@@ -76,7 +82,7 @@ pub fn read(data: &Path) -> Result<Running, Absent> {
 }
 
 /// Who listens on every address can be reached on loopback.
-fn reachable(address: &str) -> String {
+pub fn reachable(address: &str) -> String {
     match address.parse::<SocketAddr>() {
         Ok(all) if all.ip().is_unspecified() && all.is_ipv4() => format!("127.0.0.1:{}", all.port()),
         Ok(all) if all.ip().is_unspecified() => format!("[::1]:{}", all.port()),

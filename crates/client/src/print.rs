@@ -106,7 +106,8 @@ impl Printer {
 
     fn note(&mut self, tone: Tone, text: &str) {
         self.close();
-        let line = self.look.line(text, 0);
+        // What went wrong is told in full: its end says what to do.
+        let line = if tone == Tone::Bad { tamed(&text.replace('\n', "⏎")) } else { self.look.line(text, 0) };
         let painted = self.look.paint(tone, &line);
         self.put(Channel::Note, format!("{painted}\n"));
     }

@@ -118,7 +118,8 @@ impl<R: Read> Reader<R> {
 
     /// The manifest, and the files that follow it.
     pub fn open(&mut self) -> Result<(Manifest, Files<'_, R>), String> {
-        let mut files = Files { entries: self.archive.entries().map_err(unreadable)?, seen: 0 };
+        // Raw: a name that is told in an entry of its own would be read into memory whole, however long it is.
+        let mut files = Files { entries: self.archive.entries().map_err(unreadable)?.raw(true), seen: 0 };
         let Some(mut first) = files.next()?.filter(|file| file.name == MANIFEST_NAME) else {
             return Err(format!("{MANIFEST_NAME} is not its first file"));
         };

@@ -1,11 +1,12 @@
 //! What forks and imports share: a log is copied event by event into a stage, folded on the way, and becomes a session
 //! with its last write. Nothing here judges what was copied.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
 use tenure_core::{
     command::Refusal,
+    event::Body,
     ids::SessionId,
     session::{Decision, Session},
 };
@@ -21,7 +22,8 @@ pub(crate) struct Copy {
     id: SessionId,
     stage: Box<dyn Stage>,
     state: Option<Session>,
-    blobs: BTreeSet<String>,
+    /// The files that events name, with their digest where that is told.
+    blobs: BTreeMap<String, Option<String>>,
     lines: LogWriter,
 }
 
@@ -38,7 +40,7 @@ impl Copy {
         loop {
             match store.stage(id).await {
                 Ok(stage) => {
-                    let (blobs, lines) = (BTreeSet::new(), LogWriter::new());
+                    let (blobs, lines) = (BTreeMap::new(), LogWriter::new());
                     return Ok(Begun::Now(Box::new(Self { id, stage, state: None, blobs, lines })));
                 }
                 Err(tenure_store::Error::Exists(_)) => {}
@@ -83,7 +85,9 @@ impl Copy {
     }
 
     fn fold(&mut self, event: &tenure_core::event::Event) -> Result<(), Error> {
-        self.blobs.extend(event.body.blobs().map(|blob| blob.name.to_owned()));
+        check_names(&event.body)?;
+        let named = event.body.blobs().map(|blob| (blob.name.to_owned(), blob.digest.map(str::to_owned)));
+        self.blobs.extend(named);
         match &mut self.state {
             Some(state) => state.apply(event),
             None => {
@@ -100,7 +104,7 @@ impl Copy {
     }
 
     /// The blobs that the events speak of.
-    pub fn blobs(&self) -> &BTreeSet<String> {
+    pub fn blobs(&self) -> &BTreeMap<String, Option<String>> {
         &self.blobs
     }
 
@@ -146,6 +150,25 @@ impl Engine {
         warm.announce().await;
         self.insert(id, warm).await;
         Ok(())
+    }
+}
+
+/// What a log says of files is used for paths and headers, so it must be as our own uploads and tools would say it.
+fn check_names(body: &Body) -> Result<(), Error> {
+    let plain = |name: &str| tenure_store::is_blob_name(name) && !name.contains(|c: char| c.is_control() || c == '"');
+    let bad = body.blobs().find(|blob| {
+        let digest =
+            blob.digest.is_none_or(|digest| digest.len() == 64 && digest.bytes().all(|b| b.is_ascii_hexdigit()));
+        !plain(blob.name) || !digest
+    });
+    if let Some(blob) = bad {
+        return Err(no_copy(format!("'{}' is no file of a session", blob.name.escape_debug())));
+    }
+    match body {
+        Body::AttachmentAdded(added) if !added.attachment.mime_type.bytes().all(|b| (0x20..0x7f).contains(&b)) => {
+            Err(no_copy("an attachment's type is none".into()))
+        }
+        _ => Ok(()),
     }
 }
 

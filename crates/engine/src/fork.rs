@@ -68,12 +68,15 @@ impl Engine {
             after = last.seq;
             copy.take(&page, seq).await?;
         }
-        for name in copy.blobs().clone() {
+        let names: Vec<String> = copy.blobs().keys().cloned().collect();
+        for name in names {
             match store.blob_get(from, &name).await? {
                 Some(bytes) => copy.put_blob(&name, bytes).await?,
                 None => tracing::warn!("{name} of {from} is not there; its fork {id} lacks it too"),
             }
         }
+        // One that was deleted meanwhile may have given a part of its files.
+        store.head(from).await?;
         let secrets = &self.0.parts.secrets;
         let clean = |text: String| secrets.redact(&text).into_owned();
         let forked = SessionForked {

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 
 use crate::{
     Engine, Error,
-    archive::{File, LOG_NAME, Manifest, Reader, TOO_LARGE},
+    archive::{BlobEntry, File, LOG_NAME, Manifest, Reader, TOO_LARGE},
     copy::{Begun, Copy, no_copy},
 };
 
@@ -141,8 +141,10 @@ fn take_log(
         if read == 0 {
             break;
         }
+        let before = waiting.len();
         waiting.extend_from_slice(&chunk[..read]);
-        let Some(end) = waiting.iter().rposition(|byte| *byte == b'\n') else {
+        // Only in what is new: a line may come in many pieces.
+        let Some(end) = chunk[..read].iter().rposition(|byte| *byte == b'\n').map(|at| before + at) else {
             if waiting.len() as u64 > PIECE_BYTES_MAX {
                 return Err(no_copy("a line of its log is too long".into()));
             }
@@ -172,10 +174,15 @@ fn check_blobs(manifest: &Manifest, copy: &Copy) -> Result<(), Error> {
     if let Some(name) = told.iter().find(|name| !is_beside(name)) {
         return Err(no_copy(format!("'{}' is no name of a file of a session", name.escape_debug())));
     }
-    if told.iter().copied().eq(copy.blobs().iter().map(String::as_str)) {
-        return Ok(());
+    if !told.iter().copied().eq(copy.blobs().keys().map(String::as_str)) {
+        return Err(no_copy("its files are not those that its log names".into()));
     }
-    Err(no_copy("its files are not those that its log names".into()))
+    let is_other =
+        |blob: &&BlobEntry| matches!(copy.blobs().get(&blob.name), Some(Some(digest)) if *digest != blob.digest);
+    match manifest.blobs.iter().find(is_other) {
+        Some(blob) => Err(no_copy(format!("'{}' is not the file that its log names", blob.name))),
+        None => Ok(()),
+    }
 }
 
 fn exists(id: SessionId) -> Error {

@@ -31,6 +31,7 @@ pub use faulty::{Fault, FaultyStore, Harm, Point, Reason, Remains};
 pub use file::{Durability, FileStore, Options, upkeep};
 pub use line::{LogReader, LogWriter};
 pub use memory::MemoryStore;
+pub use name::is_blob_name;
 
 /// The narrow door to durable memory. An implementer must keep these:
 /// - `append` is all or nothing and synced before it returns (with `durability = power`); no reader sees an event before that.

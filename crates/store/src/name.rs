@@ -13,6 +13,11 @@ const RESERVED: [&str; 5] = ["events.ndjson", "session.json", "turns", "logs", "
 /// What files under way are called; a blob may not look like one.
 pub(crate) const TEMPORARY: &str = ".tmp-";
 
+/// Whether a file beside a log may have this name: what an event says is not to be believed blindly.
+pub fn is_blob_name(name: &str) -> bool {
+    check_blob(name).is_ok()
+}
+
 /// Refuses every name that could leave the session's folder or touch the store's own files.
 pub(crate) fn check_blob(name: &str) -> Result<()> {
     let refuse = |why: &str| Err(Error::Other(format!("'{}' cannot name a blob: {why}", name.escape_debug())));

@@ -2,7 +2,7 @@
 //! nothing is open.
 
 mod prompt;
-mod slash;
+pub mod slash;
 
 use std::{io, path::PathBuf};
 

@@ -17,6 +17,7 @@ use tenure_client::{
     discover::{self, Absent, TOKEN_FILE},
     print::Tone,
 };
+use tenure_wire::SessionFilter;
 
 use super::Context;
 use crate::{config, data, exit::Exit, terminal};
@@ -176,9 +177,15 @@ fn token(path: &Path) -> Check {
         }
         Err(error) => wrong("token", error.to_string(), "mend the file's permissions, or remove it"),
         Ok(found) if found.permissions().mode() & 0o077 != 0 => {
-            wrong("token", "others can read it", "remove the file; the next daemon makes a new one")
+            wrong("token", "others can read it", "`chmod 600` it, then `tenure token rotate`")
         }
-        Ok(_) => ok("token", "private"),
+        Ok(_) => match fs::read_to_string(path.join(TOKEN_FILE)) {
+            Err(error) => wrong("token", error.to_string(), "mend the file's permissions, or remove it"),
+            Ok(text) if text.trim().is_empty() => {
+                wrong("token", "the file is empty", "`tenure stop`, remove it; the next daemon makes a new one")
+            }
+            Ok(_) => ok("token", "private"),
+        },
     }
 }
 
@@ -218,6 +225,10 @@ async fn daemon(path: &Path, durability: &'static str) -> Vec<Check> {
             warning("daemon", found, "it is of another version: `tenure stop`, then any command starts the new one")
         }
     }];
+    if let Err(error) = client.list(1, None, &SessionFilter::default()).await {
+        let hint = "if the token file was changed: `tenure stop`, then any command starts a daemon that takes it";
+        checks.push(wrong("access", error.to_string(), hint));
+    }
     match client.ready().await {
         Err(error) => checks.push(wrong("ready", error.to_string(), "look at daemon.log in the data folder")),
         Ok(ready) => {

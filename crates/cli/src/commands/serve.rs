@@ -327,7 +327,11 @@ fn not_opened(data: &Path, error: tenure_store::Error) -> Problem {
     match error {
         tenure_store::Error::Locked { pid } => {
             let message = format!("the data folder {} is in use by the daemon with pid {pid}", data.display());
-            Problem::failed("locked", message, "use that one, end it, or choose another folder with --data")
+            Problem::failed(
+                "locked",
+                message,
+                "use that one, end it (`tenure stop`, or `serve --take-over`), or choose another folder with --data",
+            )
         }
         other => {
             let message = format!("the data folder {}: {other}", data.display());
@@ -398,15 +402,20 @@ fn greet(context: &Context, note: &DaemonInfo) -> anyhow::Result<()> {
         });
         return ignore_closed(terminal::print_line(&told.to_string()));
     }
-    let (scheme, certificate) = match &note.fingerprint {
-        None => ("http", String::new()),
-        Some(fingerprint) => ("https", format!("Certificate: SHA-256 {fingerprint}\n")),
+    let (scheme, certificate, trust) = match &note.fingerprint {
+        None => ("http", String::new(), String::new()),
+        Some(fingerprint) => {
+            let own = context.data.join(remote::CERTIFICATE_FILE);
+            let trust = if own.exists() { format!("--cacert '{}' ", own.display()) } else { String::new() };
+            ("https", format!("Certificate: SHA-256 {fingerprint}\n"), trust)
+        }
     };
+    let near = discover::reachable(address);
     let lines = format!(
         "Tenure {VERSION} listens on {scheme}://{address} (process {}).\n\
          Data folder: {data}\n\
          Token file:  {token_file}\n{certificate}\
-         Try it:      curl -H \"Authorization: Bearer $(cat '{token_file}')\" {scheme}://{address}/v1/sessions\n\
+         Try it:      curl {trust}-H \"Authorization: Bearer $(cat '{token_file}')\" {scheme}://{near}/v1/sessions\n\
          Stop it with Ctrl-C.",
         note.pid
     );

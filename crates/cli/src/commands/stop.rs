@@ -41,8 +41,8 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
 
 /// Ends the folder's daemon and waits until it is gone; gives the process it was.
 pub async fn end(data: &Path, at_most: Duration) -> anyhow::Result<Option<u32>> {
-    let note = match discover::read(data) {
-        Ok(running) => running.note,
+    let note = match discover::note(data) {
+        Ok(note) => note,
         Err(Absent::NoNote { .. } | Absent::Gone { .. }) => return Ok(None),
         Err(other) => return Err(Problem::no_daemon(other.to_string(), "end that process by hand").into()),
     };

@@ -44,7 +44,10 @@ async fn a_conversation_streams_asks_in_place_and_is_taken_up_again() {
     screen.until(PROMPT);
     screen.types("go\r");
     screen.until("Allow shell?\r\n  touch ran\r\n[y] yes");
-    screen.types("n\n");
+    screen.types("/nope\n");
+    screen.until("There is no /nope; /help lists what there is.");
+    screen.until("[y] yes");
+    screen.types("/deny\n");
     screen.until(
         "Allow apply_patch?\r\n  --- a/new.txt\r\n  +++ b/new.txt\r\n  @@ -1 +1,2 @@\r\n   one\r\n  +two\r\n[y] yes",
     );
@@ -90,8 +93,11 @@ async fn ctrl_c_cancels_the_turn_and_a_second_one_leaves() {
     // What is typed meanwhile goes to the agent at work.
     screen.types("rather this\n");
     screen.until("passed on");
+    screen.types("/show\n");
+    screen.until("That can be done when the turn is over");
     let steered = watcher.wait_for_nth("second message", 2, |event| event.wire_type == "message_added").await;
     assert_eq!(steered.data["parts"][0]["text"], "rather this");
+    assert_eq!(watcher.types().iter().filter(|kind| *kind == "message_added").count(), 2, "a command is no message");
     crate::rig::signal(child.id(), rustix::process::Signal::INT);
     screen.until("Canceling; Ctrl-C again leaves at once.");
     watcher.wait_for_type("turn_canceled").await;

@@ -144,6 +144,8 @@ pub(crate) fn now() -> Timestamp {
 #[derive(Debug)]
 pub(crate) enum Refused {
     BadName(&'static str),
+    /// The daemon has no more secrets for its own token that it made known when it started.
+    NoSpare,
     Exists,
     Unknown,
     /// The daemon's own token cannot be revoked.
@@ -299,10 +301,8 @@ impl Tokens {
         let now = now();
         let secret = match (name == OWNER, spare.pop()) {
             (true, Some(known)) => known,
-            (true, None) => {
-                tracing::warn!("the new token is not blotted out of what agents say until the daemon starts again");
-                random_hex().map_err(Refused::NotKept)?
-            }
+            // One that was not made known before would not be blotted out of what agents say.
+            (true, None) => return Err(Refused::NoSpare),
             (false, unused) => {
                 spare.extend(unused);
                 new_secret()?

@@ -17,7 +17,10 @@ use serde::Deserialize;
 use tenure_core::session::Origin;
 use tenure_engine::{Error, Imported, NewFork, NewImport};
 use tenure_wire as wire;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
 
 use super::{
     App,
@@ -107,7 +110,7 @@ pub(crate) async fn import(
     let headers = parts.headers;
     let ready = key::one_of(&headers, None).and_then(|key| check_type(&headers).map(|()| key));
     let place = app.imports.clone().try_acquire_owned().map_err(|_| too_many());
-    let (key, _place) = match ready.and_then(|key| place.map(|place| (key, place))) {
+    let (key, place) = match ready.and_then(|key| place.map(|place| (key, place))) {
         Ok(ready) => ready,
         Err(rejection) => {
             drain_body(&headers, body, &app.limits).await;
@@ -118,13 +121,17 @@ pub(crate) async fn import(
     let new = NewImport { as_new: how.as_new.unwrap_or(false), bytes_max };
     let (pieces, arriving) = mpsc::channel(PIECES_MAX);
     let (engine, handle) = (app.engine.clone(), tokio::runtime::Handle::current());
-    let importing = tokio::task::spawn_blocking(move || {
+    let (tell, imported) = oneshot::channel();
+    // On a thread of its own: it waits for work that needs the pool's threads, and must not take them. It keeps its place
+    // until it is done, also where whoever asked has gone.
+    let importer = std::thread::Builder::new().name("import".into()).spawn(move || {
+        let _place = place;
         let mut upload = Upload { arriving, piece: Bytes::new() };
-        let imported = engine.import(&mut upload, new, key, caller.actor(), &handle)?;
-        Ok::<Imported, Error>(imported)
+        let _ = tell.send(engine.import(&mut upload, new, key, caller.actor(), &handle));
     });
+    importer.map_err(|error| internal(&error.to_string()))?;
     let fed = feed(body, pieces, &app).await;
-    let imported = importing.await.map_err(|error| internal(&error.to_string()))?;
+    let imported = imported.await.map_err(|error| internal(&error.to_string()))?;
     let (stalled, rest) = match fed {
         Fed::All => (false, None),
         Fed::Refused(rest) => (false, Some(rest)),

@@ -129,6 +129,12 @@ fn refused(why: Refused, name: &str) -> Rejection {
             format!("'{OWNER}' is the daemon's own token, which cannot be revoked"),
             "rotate it",
         ),
+        Refused::NoSpare => Rejection::new(
+            StatusCode::CONFLICT,
+            "rotated_enough",
+            "the daemon's own token was rotated as often as it can be in one life of the daemon",
+            "restart the daemon (`tenure stop`), then rotate it again",
+        ),
         Refused::TooMany => Rejection::new(
             StatusCode::TOO_MANY_REQUESTS,
             "too_many_tokens",

@@ -495,3 +495,77 @@ async fn a_session_gets_another_model_and_folder_between_turns() {
     let row = &daemon.get("/v1/sessions").await.ok()["sessions"][0];
     assert_eq!(row["workspace_path"], json!(daemon.files.path()));
 }
+
+/// The archive with a field of its attachment changed in the log, all sums as they should be: whoever makes such a one
+/// needs no secret for that.
+fn with_log(files: &[(String, Vec<u8>)], change: Option<(&str, &str)>, manifest: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let (mut files, mut lines, mut writer) = (files.to_vec(), vec![], tenure_store::LogWriter::new());
+    for mut stored in tenure_store::LogReader::new().take(&files[1].1).unwrap() {
+        let event: Value = serde_json::from_slice(&stored.json).unwrap();
+        if let Some((field, value)) = change.filter(|_| event["type"] == "attachment_added") {
+            let text = String::from_utf8(stored.json.to_vec()).unwrap();
+            let (old, new) = (event["data"][field].to_string(), json!(value).to_string());
+            let text = text.replacen(&format!("\"{field}\":{old}"), &format!("\"{field}\":{new}"), 1);
+            stored.json = text.into_bytes().into();
+        }
+        writer.push(&stored, &mut lines);
+    }
+    let (bytes, sum) = (lines.len(), writer.sum());
+    files[1].1 = lines;
+    with_manifest(&files, |told| {
+        (told["log_bytes"], told["log_sum"]) = (json!(bytes), json!(sum));
+        manifest(told);
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_names_what_it_must_not_is_no_session() {
+    let here = Daemon::start().await;
+    let there = Daemon::on_disk(Arc::new(tempfile::tempdir().unwrap())).await;
+    let session = full_session(&here).await;
+    let path = format!("/v1/sessions/{session}/attachments");
+    let file = json!({ "name": "note.txt", "mime_type": "text/plain", "data": "aGVsbG8K" });
+    let attached = here.post(&path, file).await.ok()["ref"].as_str().unwrap().to_owned();
+    let files = unpacked(&export(&here, &session).await);
+    import(&there, with_log(&files, None, |_| {}), "?as_new=true").await.ok();
+    for (field, value) in [
+        ("ref", "attachments/../../../../../victim"),
+        ("ref", "attachments//x"),
+        ("ref", "/etc/passwd"),
+        ("ref", "attachments/a\nb"),
+        ("ref", "attachments/a\"b"),
+        ("mime_type", "text/plain\r\nx: y"),
+        ("digest", "not hex"),
+        ("digest", "0000000000000000000000000000000000000000000000000000000000000000"),
+    ] {
+        // The file is said to be missing, or comes with other bytes than the log tells of.
+        let missing = |told: &mut Value| {
+            let blobs = told["blobs"].as_array().unwrap().clone();
+            let kept: Vec<Value> = blobs.into_iter().filter(|blob| blob["name"] != json!(attached)).collect();
+            told["blobs"] = json!(kept);
+            told["missing"] = json!([value]);
+        };
+        let archive = match field {
+            "ref" => with_log(&files, Some((field, value)), missing),
+            _ => with_log(&files, Some((field, value)), |_| {}),
+        };
+        for query in ["", "?as_new=true"] {
+            let got = import(&there, archive.clone(), query).await;
+            assert_eq!((got.status, got.code()), (400, "bad_archive"), "{field} {value}: {got:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_in_an_entry_of_its_own_is_not_read() {
+    let there = Daemon::start().await;
+    let mut builder = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    let long = vec![b'a'; 1 << 20];
+    let mut entry = header("././@LongLink", long.len(), tar::EntryType::GNULongName);
+    entry.set_cksum();
+    builder.append(&entry, &long[..]).unwrap();
+    let archive = builder.into_inner().unwrap().finish().unwrap();
+    let got = import(&there, archive, "").await;
+    assert_eq!((got.status, got.code()), (400, "bad_archive"), "{got:?}");
+    assert!(got.body["detail"].as_str().unwrap().contains("not a plain file"), "{got:?}");
+}

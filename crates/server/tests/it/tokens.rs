@@ -184,7 +184,7 @@ impl Keeper for Kept {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_daemons_own_token_is_rotated_in_its_file_and_in_force() {
     let kept = Arc::new(Kept::default());
-    let spare = vec!["a-spare-token-for-tests".to_owned()];
+    let spare = vec!["another-spare-token-for-tests".to_owned(), "a-spare-token-for-tests".to_owned()];
     let access = Access { keeper: kept.clone(), spare, ..Access::new(TOKEN) };
     let daemon = Daemon::with(Limits::default(), access).await;
     let made = daemon.post("/v1/tokens/owner/rotate", json!({ "grace_ms": 60_000 })).await.ok();
@@ -196,12 +196,16 @@ async fn the_daemons_own_token_is_rotated_in_its_file_and_in_force() {
     daemon.get("/v1/tokens").await.refused(401, "unauthorized");
     let now = again["token"].as_str().unwrap();
     assert_eq!(with(&daemon, now, "GET", "/v1/tokens", Value::Null).await.status, 200);
+    // A secret that nobody blots out is none for this.
+    with(&daemon, now, "POST", "/v1/tokens/owner/rotate", json!({})).await.refused(409, "rotated_enough");
+    assert_eq!(with(&daemon, now, "GET", "/v1/tokens", Value::Null).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_goes_away_leaves_no_token_half_rotated() {
     let kept = Arc::new(Kept { slow: Duration::from_millis(400), ..Kept::default() });
-    let access = Access { keeper: kept.clone(), ..Access::new(TOKEN) };
+    let spare = vec!["a-spare-token-for-tests".to_owned()];
+    let access = Access { keeper: kept.clone(), spare, ..Access::new(TOKEN) };
     let daemon = Daemon::with(Limits::default(), access).await;
     let request =
         daemon.request("POST", "/v1/tokens/owner/rotate").json(&json!({})).timeout(Duration::from_millis(100));

@@ -146,6 +146,29 @@ impl Listing {
     }
 }
 
+/// Says of sessions whose deletion a crash cut short that they are no more, as the deletion would have. At a start, before
+/// anybody reads the listing.
+pub(crate) fn note_purged(folder: &Folder, sessions: &[SessionId]) -> io::Result<()> {
+    if sessions.is_empty() {
+        return Ok(());
+    }
+    let file = folder.disk.open(&folder.layout.index(), Open::Create)?;
+    let len = file.len()?;
+    let mut lines = Vec::new();
+    let mut last = [b'\n'];
+    if len > 0 {
+        file.read_full_at(&mut last, len - 1)?;
+    }
+    if last != [b'\n'] {
+        // A torn line stays one of its own.
+        lines.push(b'\n');
+    }
+    for session in sessions {
+        lines.extend_from_slice(&row_line::purged(*session)?);
+    }
+    file.write_all_at(&lines, len)
+}
+
 impl Loaded {
     fn load(folder: &Folder) -> io::Result<Loaded> {
         let file = folder.disk.open(&folder.layout.index(), Open::Create)?;

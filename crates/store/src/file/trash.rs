@@ -5,7 +5,10 @@ use std::{io, path::Path};
 
 use tenure_core::ids::SessionId;
 
-use super::folder::{Folder, is_missing};
+use super::{
+    folder::{Folder, is_missing},
+    listing,
+};
 use crate::{Error, Result};
 
 /// Takes a session out of its place, for good: a power cut does not bring it back.
@@ -42,6 +45,11 @@ pub(crate) fn empty(folder: &Folder) {
         Err(error) => return folder.notices.add(format!("the trash could not be emptied: {error}")),
         Ok(names) => names,
     };
+    // What a deletion says in the listing comes before the last trace of it goes.
+    let sessions: Vec<SessionId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    if let Err(error) = listing::note_purged(folder, &sessions) {
+        return folder.notices.add(format!("the trash could not be emptied: {error}"));
+    }
     for name in names {
         if let Err(error) = remove(folder, &folder.layout.trash().join(&name)) {
             folder.notices.add(format!("trash/{name} could not be deleted yet: {error}"));

@@ -179,3 +179,21 @@ async fn a_link_in_the_folder_is_not_followed() {
     assert!(outside.path().join("kept").exists());
     assert_eq!(fs::read_dir(folder.path().join("trash")).unwrap().count(), 0);
 }
+
+/// A kill between the rename and the line in the listing, and another one in the middle of an import of the same id.
+#[tokio::test]
+async fn a_deletion_that_was_cut_leaves_no_row_for_whoever_comes_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    write(&*store, 1).await;
+    let row = store.list(None, 9).await.unwrap();
+    drop(store);
+    assert_eq!(row.len(), 1);
+    let name = session(1).to_string();
+    fs::create_dir_all(folder.path().join("trash")).unwrap();
+    fs::rename(folder.path().join("sessions").join(&name), folder.path().join("trash").join(&name)).unwrap();
+    drop(open(folder.path()));
+    assert!(!folder.path().join("trash").join(&name).exists());
+    fs::create_dir_all(folder.path().join("sessions").join(&name).join("artifacts")).unwrap();
+    assert_eq!(open(folder.path()).list(None, 9).await.unwrap(), []);
+}

@@ -319,3 +319,38 @@ async fn only_a_check_runs_beside_a_daemon() {
     assert!(matches!(upkeep::repair(&nowhere, now(), &mut |_, _| {}), Err(tenure_store::Error::NoFolder(_))));
     assert!(!nowhere.exists(), "nothing is made where there is nothing");
 }
+
+/// A session without a log that once had one is damage, and nothing of it is removed.
+#[tokio::test]
+async fn a_lost_log_is_damage_and_what_is_left_stays() {
+    for lose in [|path: &Path| fs::remove_file(path).unwrap(), |path: &Path| fs::write(path, "").unwrap()] {
+        let folder = fast_folder();
+        write(folder.path()).await;
+        let log = folder.path().join(of_session(1, "events.ndjson"));
+        lose(&log);
+        let found = check(folder.path());
+        let lost = |finding: &&tenure_store::upkeep::Finding| finding.what.contains("its log is lost");
+        assert_eq!(found.findings.iter().filter(lost).count(), 1, "{:?}", found.findings);
+        assert!(!found.is_clean());
+        repair(folder.path());
+        assert!(folder.path().join(of_session(1, "session.json")).exists());
+    }
+}
+
+/// A listing that is made again tells what the logs tell, with and without snapshots.
+#[tokio::test]
+async fn a_listing_made_again_is_as_it_was() {
+    let folder = fast_folder();
+    write(folder.path()).await;
+    let rows = |store: std::sync::Arc<tenure_store::FileStore>| async move {
+        let rows = store.list(None, 9).await.unwrap();
+        rows.into_iter().map(|row| (row.id, row.title, row.labels, row.workspace_path)).collect::<Vec<_>>()
+    };
+    fs::remove_file(folder.path().join("index.ndjson")).unwrap();
+    let with_snapshots = rows(open_unsynced(folder.path())).await;
+    fs::remove_file(folder.path().join("index.ndjson")).unwrap();
+    for number in [1, 2] {
+        let _ = fs::remove_file(folder.path().join(of_session(number, "session.json")));
+    }
+    assert_eq!(rows(open_unsynced(folder.path())).await, with_snapshots);
+}

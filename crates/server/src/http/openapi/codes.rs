@@ -41,6 +41,7 @@ pub(super) const CODES: &[(&str, u16, &str)] = &[
     ("overloaded", 503, "The session has more requests waiting than it takes."),
     ("owner_token", 409, "The daemon's own token cannot be revoked."),
     ("queue_full", 429, "As many messages wait as the session takes."),
+    ("rotated_enough", 409, "The daemon's own token was rotated as often as it can be before a restart."),
     ("session_busy", 409, "Something of the session still runs."),
     ("session_damaged", 409, "The session's log is damaged; it can be read up to there."),
     ("session_ended", 409, "The session has ended: it can only be read, forked and exported."),

@@ -404,7 +404,8 @@ fn access(s: &mut Schemas) -> Vec<Operation> {
         post("/v1/tokens/{token}/rotate", "rotateToken", tag, "Gives a token another secret.")
             .may_take(s, &wire::RotateToken { grace_ms: Some(60_000) })
             .answers(s, 200, "The token with its new secret.", &made)
-            .refuses(&["not_allowed", "unknown_token", "disk_refused", "unknown_path", "bad_idempotency_key"]),
+            .refuses(&["not_allowed", "unknown_token", "disk_refused", "unknown_path", "bad_idempotency_key"])
+            .refuses(&["rotated_enough"]),
         post("/v1/logins", "makeLogin", tag, "Makes a link that lets one browser in, once.")
             .may_take(s, &wire::NewLogin {})
             .answers(s, 201, "The link.", &login)

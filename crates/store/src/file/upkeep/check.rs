@@ -129,6 +129,12 @@ impl Checker<'_> {
     fn session(&mut self, id: SessionId) -> io::Result<()> {
         let Some(examined) = examine::session(self.folder, id, self.options.patience)? else { return Ok(()) };
         let base = self.folder.layout.session(id);
+        if examined.lost_its_log() {
+            self.find(&base, Some(id), Level::Damage, Remedy::None, || {
+                "its log is lost: restore it from a backup; what is left stays as it is".into()
+            });
+            return Ok(());
+        }
         let Some(told) = examined.told.as_ref().filter(|told| told.events > 0 || told.is_damaged()) else {
             self.find(&base, Some(id), Level::Note, Remedy::Gc, || {
                 "it has no log: a session that never came to be".into()

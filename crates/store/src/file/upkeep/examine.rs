@@ -86,6 +86,15 @@ pub(super) fn session(folder: &Folder, id: SessionId, patience: Duration) -> io:
     }
 }
 
+impl Examined {
+    /// Whether it has what only a session that had events has, and none of them: its log was lost.
+    pub(super) fn lost_its_log(&self) -> bool {
+        let empty = self.told.as_ref().is_none_or(|told| told.events == 0 && !told.is_damaged());
+        let lived = |file: &File| matches!(file.kind, Kind::Snapshot | Kind::TurnRecord | Kind::Spool(_));
+        empty && self.files.iter().any(lived)
+    }
+}
+
 /// Why the snapshot is not to be trusted, if so.
 pub(super) fn snapshot_fault(folder: &Folder, examined: &Examined, told: &Told) -> io::Result<Option<&'static str>> {
     let found = match &examined.snapshot {

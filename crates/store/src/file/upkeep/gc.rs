@@ -175,6 +175,8 @@ impl Planner<'_> {
                     _ => self.files(&examined, told),
                 }
             }
+            // What is left of a session whose log was lost is for people.
+            _ if examined.lost_its_log() => {}
             Some(_) | None => self.never_born(&examined),
         }
         Ok(())

@@ -131,6 +131,9 @@ impl Mender<'_> {
     fn session(&mut self, id: SessionId) -> io::Result<()> {
         let look = |folder: &Folder| examine::session(folder, id, Duration::ZERO);
         let Some(mut examined) = look(self.folder)? else { return Ok(()) };
+        if examined.lost_its_log() {
+            return Ok(());
+        }
         let Some(told) = &examined.told else { return Ok(()) };
         if told.is_damaged() {
             self.log(&examined)?;
