@@ -69,6 +69,19 @@ impl std::fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
+/// Tells what is wrong with the command line, to programs as JSON; help and the version are told as ever.
+pub fn misused(error: &clap::Error) -> ExitCode {
+    let for_programs = std::env::args_os().any(|argument| argument == "--json");
+    if error.use_stderr() && for_programs {
+        let text = error.to_string();
+        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        let hint = "look at it without --json, or at --help";
+        eprintln!("{}", json!({"error": {"code": "usage", "message": message, "hint": hint}}));
+        return Exit::Usage.into();
+    }
+    error.exit()
+}
+
 /// Tells the error on stderr and gives its exit code.
 pub fn report(error: &anyhow::Error, output: Output) -> Exit {
     // Whoever read our output has enough of it, as `head` does.

@@ -27,7 +27,10 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == tenure_tools::SUPERVISE_ARG) {
         return tenure_tools::supervise();
     }
-    let cli = args::Cli::parse();
+    let cli = match args::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return exit::misused(&error),
+    };
     let output = cli.global.output();
     let exit = match commands::run(cli) {
         Ok(exit) => exit,

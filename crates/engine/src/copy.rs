@@ -155,7 +155,10 @@ impl Engine {
 
 /// What a log says of files is used for paths and headers, so it must be as our own uploads and tools would say it.
 fn check_names(body: &Body) -> Result<(), Error> {
-    let plain = |name: &str| tenure_store::is_blob_name(name) && !name.contains(|c: char| c.is_control() || c == '"');
+    // It must also fit into an archive, or the session could never leave again.
+    let fits = |name: &str| tar::Header::new_ustar().set_path(name).is_ok();
+    let is_odd = |c: char| c.is_control() || c == '"';
+    let plain = |name: &str| tenure_store::is_blob_name(name) && fits(name) && !name.contains(is_odd);
     let bad = body.blobs().find(|blob| {
         let digest =
             blob.digest.is_none_or(|digest| digest.len() == 64 && digest.bytes().all(|b| b.is_ascii_hexdigit()));

@@ -112,3 +112,16 @@ fn a_beginning_of_an_id_must_be_long_enough_and_fit_one() {
     let ran = folder.tenure(&["session", "show", &newest[..newest.len() - 1], "--json"]).exits(0);
     assert_eq!(ran.json()["id"], *newest);
 }
+
+#[test]
+fn programs_are_told_of_a_wrong_command_line_as_json() {
+    let folder = Folder::new();
+    for arguments in [&["--json", "bogus"][..], &["ask", "--json"], &["sessions", "--json", "--limit", "x"]] {
+        let error = folder.tenure(arguments).exits(2).error();
+        assert_eq!(error["code"], "usage", "{arguments:?}");
+        assert!(!error["message"].as_str().unwrap().is_empty(), "{arguments:?}");
+    }
+    let ran = folder.tenure(&["--url", "http://127.0.0.1:1", "stop", "--json"]).exits(2);
+    assert!(ran.error()["message"].as_str().unwrap().contains("this machine"), "{ran:?}");
+    folder.tenure(&["session", "show", "", "--json"]).exits(2);
+}
