@@ -83,6 +83,8 @@ fn a_changed_bit_in_any_file_is_found_and_put_right() {
     folder.tenure(&["stop"]).exits(0);
     let before = events_in_log(&folder, &session);
     let mut files = files(&folder, &session);
+    // Lines of a spool have no sum.
+    files.retain(|file| file.extension().is_none_or(|end| end != "log"));
     assert!(files.iter().any(|file| file.ends_with("session.json")), "{files:?}");
     assert!(files.iter().filter(|file| file.components().any(|part| part.as_os_str() == "artifacts")).count() == 2);
     files.extend(

@@ -107,7 +107,7 @@ fn command(dice: &mut Dice, record: &Record, count: &mut u64) -> Command {
 /// Few names, so that the same file comes again.
 fn attach(dice: &mut Dice) -> Command {
     let name = dice.pick(&["a.png", "b.txt", "c.wav"]);
-    let (r#ref, mime_type, digest) = (format!("attachments/{name}"), "text/plain".into(), format!("digest of {name}"));
+    let (r#ref, mime_type, digest) = (format!("attachments/{name}"), "text/plain".into(), name[..1].repeat(64));
     Command::Attach { attachment: Attachment { r#ref, mime_type, bytes: 7, digest } }
 }
 
