@@ -4,7 +4,6 @@ mod client;
 pub mod discover;
 mod error;
 pub mod print;
-pub mod sse;
 pub mod stream;
 mod trust;
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use tokio::{sync::watch, time::Instant};
 
-use crate::{Client, Error, Target, sse};
+use crate::{Client, Error, Target};
 
 /// The first wait before another try; it doubles up to `BACKOFF_MAX`.
 pub const BACKOFF_MIN: Duration = Duration::from_millis(25);
@@ -60,7 +60,7 @@ pub struct EventStream {
 
 struct Link {
     bytes: BoxStream<'static, reqwest::Result<Bytes>>,
-    parser: sse::Parser,
+    parser: tenure_sse::Parser,
 }
 
 /// What one look at the connection gave.
@@ -151,7 +151,8 @@ impl EventStream {
         loop {
             let error = match self.open().await {
                 Ok(response) => {
-                    self.link = Some(Link { bytes: response.bytes_stream().boxed(), parser: sse::Parser::default() });
+                    self.link =
+                        Some(Link { bytes: response.bytes_stream().boxed(), parser: tenure_sse::Parser::default() });
                     self.connections += 1;
                     self.missed.send_if_modified(|missed| std::mem::replace(missed, false));
                     return Ok(());
@@ -216,7 +217,7 @@ impl EventStream {
     }
 
     /// Lets an item through unless it stands at or before the cursor.
-    fn admit(&mut self, frame: sse::Frame) -> Read {
+    fn admit(&mut self, frame: tenure_sse::Frame) -> Read {
         let here = self.cursor.clone().unwrap_or_else(|| "0".into());
         let cursor = frame.id.unwrap_or_else(|| here.clone());
         let known = match (place(&cursor), place(&here)) {

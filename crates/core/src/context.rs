@@ -1,9 +1,11 @@
 //! What the model is shown: a pure fold of recorded events. Nothing unrecorded ever enters it.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
+
+use serde_json::Value;
 
 use crate::{
     event::{Body, CallOrigin, ContextSeeded, Event},
@@ -32,6 +34,10 @@ pub struct ModelRequest {
     pub system: Vec<Arc<str>>,
     pub messages: Vec<Arc<ChatMessage>>,
     pub tools: Arc<[ToolSpec]>,
+    /// The bytes of the attachments that the messages name, by their reference.
+    pub files: BTreeMap<String, Arc<[u8]>>,
+    /// What the reply's text has to fit, as a JSON Schema.
+    pub output_schema: Option<Arc<Value>>,
     pub meta: RequestMeta,
 }
 
@@ -159,6 +165,8 @@ impl Transcript {
             system,
             messages: self.messages.clone(),
             tools,
+            files: BTreeMap::new(),
+            output_schema: None,
             meta: RequestMeta {
                 session_id: session.id,
                 turn_id: turn.id,

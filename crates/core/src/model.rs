@@ -69,6 +69,10 @@ pub enum FaultKind {
     Malformed,
     /// 401 and 403.
     Auth,
+    /// The account has nothing left to spend.
+    Quota,
+    /// The other side's certificate is not trusted.
+    Tls,
     /// 400.
     BadRequest,
     /// 404, or no provider of that name.
@@ -89,7 +93,7 @@ impl FaultKind {
         use FaultKind::*;
         match self {
             RateLimited | Overloaded | Server | Network | StreamCut | StreamStalled | Malformed | Interrupted => true,
-            Auth | BadRequest | UnknownModel | ReplyTooLarge | ContextOverflow | Canceled => false,
+            Auth | Quota | Tls | BadRequest | UnknownModel | ReplyTooLarge | ContextOverflow | Canceled => false,
         }
     }
 
@@ -105,6 +109,8 @@ impl FaultKind {
             StreamStalled => "stream_stalled",
             Malformed => "malformed",
             Auth => "auth",
+            Quota => "quota",
+            Tls => "tls",
             BadRequest => "bad_request",
             UnknownModel => "unknown_model",
             ReplyTooLarge => "reply_too_large",
@@ -139,4 +145,7 @@ pub struct Thinking {
     pub text: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
+    /// The wire format that made the signature, and what it belongs to there. Only that format sends it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
 }

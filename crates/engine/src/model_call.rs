@@ -60,7 +60,7 @@ impl ModelCall {
                 fault.message = self.secrets.redact(&fault.message).into_owned();
                 let cost = self.model.cost(&reply.usage);
                 Err(Failed { fault, usage: reply.usage, cost })
-            } //: reply.usage, cost: self.model.cost(&reply.usage) }),
+            }
         }
     }
 
@@ -92,10 +92,10 @@ impl ModelCall {
                 let clear = reply.thinking_redactor.push(&text);
                 self.show_thinking(reply, clear).await?;
             }
-            ModelEvent::ThinkingDone { signature } => {
+            ModelEvent::ThinkingDone { signature, origin } => {
                 let clear = reply.thinking_redactor.finish();
                 self.show_thinking(reply, clear).await?;
-                reply.close_thinking(signature);
+                reply.close_thinking(signature, origin);
             }
             ModelEvent::CallStarted { index, provider_id, name } => {
                 if index >= CALLS_MAX {
@@ -140,7 +140,7 @@ impl ModelCall {
         self.show_text(reply, text).await?;
         let thinking = reply.thinking_redactor.finish();
         self.show_thinking(reply, thinking).await?;
-        reply.close_thinking(None);
+        reply.close_thinking(None, None);
         for (index, call) in &mut reply.calls {
             let clear = call.redactor.finish();
             self.shower.show(Stream::Arguments(*index), clear).await;
@@ -239,13 +239,13 @@ impl Reply {
         }
     }
 
-    fn close_thinking(&mut self, signature: Option<String>) {
+    fn close_thinking(&mut self, signature: Option<String>, origin: Option<String>) {
         let text = std::mem::take(&mut self.thinking_open);
         // A redacted block no longer fits its signature: no vendor would take it back.
         if (text.is_empty() && signature.is_none()) || text.contains("${secret:") {
             return;
         }
-        self.thinking.push(Thinking { text, signature });
+        self.thinking.push(Thinking { text, signature, origin });
     }
 
     /// What is shown is kept when the reply fails, so it is bounded before it is shown: a mark may be far longer than its

@@ -9,7 +9,9 @@ use tenure_core::{
     model::{Fault, MicroUsd, StopReason, Usage},
 };
 
+pub mod entry;
 pub mod scripted;
+pub mod vendor;
 
 /// A fragment of a reply under way.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +23,8 @@ pub enum ModelEvent {
     /// The thinking block under way is over; vendors may want its signature back.
     ThinkingDone {
         signature: Option<String>,
+        /// The format that made the signature, and what it belongs to there.
+        origin: Option<String>,
     },
     /// Call number `index` of this reply begins.
     CallStarted {

@@ -3,11 +3,12 @@
 /// What each crate may have in its dependencies, or `None` for one that has no place yet. Tests may lean on any crate.
 pub fn allowed(name: &str) -> Option<&'static [&'static str]> {
     match name {
-        "core" | "wire" | "fuzzkit" => Some(&[]),
-        "store" | "models" | "tools" => Some(&["core"]),
+        "core" | "wire" | "sse" | "fuzzkit" => Some(&[]),
+        "store" | "tools" => Some(&["core"]),
+        "models" => Some(&["core", "sse"]),
         "engine" => Some(&["core", "store", "models", "tools"]),
         "server" => Some(&["engine", "core", "wire", "store"]),
-        "client" => Some(&["wire"]),
+        "client" => Some(&["wire", "sse"]),
         "cli" => Some(&["core", "store", "models", "tools", "engine", "wire", "server", "client"]),
         "testkit" => Some(&["core", "store", "models", "tools", "engine", "wire", "server", "client"]),
         _ => None,

@@ -64,7 +64,7 @@ impl Score {
             Action::Text { text, pace } => self.fragments(text, *pace, ModelEvent::Text),
             Action::Thinking { text, signature, pace } => {
                 self.fragments(text, *pace, ModelEvent::Thinking);
-                self.send(ModelEvent::ThinkingDone { signature: signature.clone() });
+                self.send(ModelEvent::ThinkingDone { signature: signature.clone(), origin: None });
             }
             Action::Call { name, arguments, pace } => self.call(name, arguments, *pace, step),
             Action::Pause(pause) => self.beats.push(Beat::Pause(*pause)),

@@ -40,9 +40,9 @@ async fn text_and_thinking() {
         &[
             Thinking("hmm".into()),
             Thinking("m".into()),
-            ThinkingDone { signature: Some("s1".into()) },
+            ThinkingDone { signature: Some("s1".into()), origin: None },
             Thinking("so".into()),
-            ThinkingDone { signature: None },
+            ThinkingDone { signature: None, origin: None },
         ],
         StopReason::EndTurn,
     )

@@ -1,6 +1,6 @@
 //! Builds requests as the engine would, and plays them to their end.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::StreamExt;
 use tenure_core::{
@@ -28,6 +28,8 @@ pub fn request(messages: Vec<ChatMessage>) -> ModelRequest {
         system: vec![],
         messages: messages.into_iter().map(Arc::new).collect(),
         tools: Arc::from([]),
+        files: BTreeMap::new(),
+        output_schema: None,
         meta: RequestMeta {
             session_id: "sess_00000000000000000000000001".parse().unwrap(),
             turn_id: "turn_00000000000000000000000002".parse().unwrap(),

@@ -211,7 +211,7 @@ fn of_models(moment: &mut Moment) -> Vec<Body> {
         attempt: 2,
         model: "scripted/demo".into(),
         text: "Let me look.".into(),
-        thinking: vec![Thinking { text: "hm".into(), signature: Some("sig==".into()) }],
+        thinking: vec![Thinking { text: "hm".into(), signature: Some("sig==".into()), origin: None }],
         tool_calls: vec![call],
         stop_reason: StopReason::ToolUse,
         usage: usage(),

@@ -1,4 +1,4 @@
-//! Reads Server-Sent Events as the standard has them, from bytes cut anywhere. It knows nothing of sessions or cursors.
+//! Reads Server-Sent Events as the standard has them, from bytes cut anywhere. It knows nothing of sessions, cursors or models.
 
 use std::collections::VecDeque;
 

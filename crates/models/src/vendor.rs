@@ -1,0 +1,137 @@
+//! Models behind HTTP: a request in the vendor's own format, and its stream read back.
+
+mod action;
+mod anthropic;
+mod chat;
+mod conversation;
+mod fault;
+mod gemini;
+mod media;
+mod responses;
+mod stream;
+mod transport;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use serde::{Deserialize, Serialize};
+use tenure_core::{
+    context::ModelRequest,
+    model::{Fault, FaultKind, MicroUsd, Usage},
+};
+
+use crate::{
+    Model, ModelEvent, Patience,
+    entry::{Entry, ToolMode},
+};
+
+pub use transport::{Endpoint, Transport};
+
+/// A vendor's format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Wire {
+    /// Anthropic Messages.
+    Anthropic,
+    /// OpenAI Chat Completions, and what imitates it.
+    Chat,
+    /// OpenAI Responses.
+    Responses,
+    /// Google Gemini.
+    Gemini,
+}
+
+/// One model at one endpoint.
+#[derive(Debug)]
+pub struct VendorModel {
+    pub(crate) entry: Entry,
+    pub(crate) wire: Wire,
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) transport: Transport,
+}
+
+impl VendorModel {
+    pub fn new(entry: Entry, wire: Wire, endpoint: Arc<Endpoint>, transport: Transport) -> Self {
+        Self { entry, wire, endpoint, transport }
+    }
+
+    pub fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// The bytes of a request, as the vendor gets them.
+    pub fn body(&self, request: &ModelRequest) -> Result<Vec<u8>, Fault> {
+        match self.wire {
+            Wire::Anthropic => anthropic::body(&self.entry, request),
+            Wire::Chat => chat::body(&self.entry, request),
+            Wire::Responses => responses::body(&self.entry, request),
+            Wire::Gemini => gemini::body(&self.entry, request),
+        }
+    }
+
+    fn path(&self) -> String {
+        match self.wire {
+            Wire::Anthropic => "v1/messages".to_owned(),
+            Wire::Chat => "chat/completions".to_owned(),
+            Wire::Responses => "responses".to_owned(),
+            Wire::Gemini => format!("models/{}:streamGenerateContent?alt=sse", self.entry.id),
+        }
+    }
+
+    fn read(&self, chunks: stream::Chunks, with_tools: bool) -> BoxStream<'static, Result<ModelEvent, Fault>> {
+        match self.wire {
+            Wire::Anthropic => stream::fragments(chunks, anthropic::Decoder::default()),
+            Wire::Chat if with_tools && self.entry.tool_mode == ToolMode::Schema => {
+                stream::fragments(chunks, chat::Decoder::by_schema())
+            }
+            Wire::Chat => stream::fragments(chunks, chat::Decoder::default()),
+            Wire::Responses => stream::fragments(chunks, responses::Decoder::default()),
+            Wire::Gemini => stream::fragments(chunks, gemini::Decoder::default()),
+        }
+    }
+
+    /// What the vendor said is followed by what can be done about it.
+    fn explained(&self, mut fault: Fault) -> Fault {
+        let hint = match fault.kind {
+            FaultKind::Auth => self.endpoint.key_hint(),
+            FaultKind::UnknownModel => {
+                Some(format!("{} offers no model {}; see `tenure models`", self.endpoint.provider, self.entry.id))
+            }
+            _ => None,
+        };
+        if let Some(hint) = hint {
+            fault.message.extend(["; ", &hint]);
+        }
+        fault.message = format!("{}: {}", self.endpoint.provider, fault.message);
+        fault
+    }
+}
+
+#[async_trait]
+impl Model for VendorModel {
+    async fn stream(&self, request: ModelRequest) -> Result<BoxStream<'static, Result<ModelEvent, Fault>>, Fault> {
+        let body = self.body(&request)?;
+        let chunks = self.transport.post(&self.endpoint, self.wire, &self.path(), body).await;
+        let chunks = chunks.map_err(|fault| self.explained(fault))?;
+        Ok(self.read(chunks, !request.tools.is_empty()))
+    }
+
+    fn cost(&self, usage: &Usage) -> Option<MicroUsd> {
+        self.entry.prices.map(|prices| prices.cost(usage))
+    }
+
+    fn patience(&self) -> Patience {
+        self.entry.patience
+    }
+
+    fn takes(&self, part_kind: &str) -> bool {
+        part_kind == "text" || self.entry.takes.iter().any(|kind| kind.name() == part_kind)
+    }
+}
+
+/// Nothing in a request can fail to become JSON.
+fn encode(body: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(body).expect("a request is made of strings, numbers and JSON")
+}

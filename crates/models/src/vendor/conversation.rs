@@ -1,0 +1,140 @@
+//! The conversation in the shape that all vendors want: users and assistants in turn, and for each call its result.
+
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+};
+
+use tenure_core::{context::ChatMessage, ids::CallId, message::Part, model::Thinking, tool::ToolCall};
+
+/// What the model is told of a call whose result nobody recorded. No vendor takes a call without a result.
+const NO_RESULT: &str = "There is no result: the call was cut.";
+
+/// One side's part of the conversation.
+#[derive(Debug)]
+pub(crate) enum Turn<'a> {
+    /// The results of the calls before it, then what people said.
+    User {
+        results: Vec<CallResult<'a>>,
+        said: Vec<Said<'a>>,
+    },
+    Assistant {
+        text: &'a str,
+        thinking: &'a [Thinking],
+        calls: Vec<Asked<'a>>,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct Said<'a> {
+    /// It is the system that speaks, in the middle of the conversation.
+    pub(crate) by_system: bool,
+    pub(crate) parts: &'a [Part],
+}
+
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) id: Cow<'a, str>,
+    pub(crate) call: &'a ToolCall,
+}
+
+#[derive(Debug)]
+pub(crate) struct CallResult<'a> {
+    pub(crate) id: Cow<'a, str>,
+    pub(crate) name: &'a str,
+    pub(crate) ok: bool,
+    pub(crate) parts: Cow<'a, [Part]>,
+}
+
+/// The turns of a conversation. What was said before a message was added stays as it was, so requests grow at their end
+/// only.
+pub(crate) fn turns<'a>(messages: impl Iterator<Item = &'a ChatMessage>) -> Vec<Turn<'a>> {
+    let mut builder = Builder::default();
+    for message in messages {
+        builder.push(message);
+    }
+    builder.settle();
+    builder.turns
+}
+
+#[derive(Default)]
+struct Builder<'a> {
+    turns: Vec<Turn<'a>>,
+    ids: Ids<'a>,
+    /// Calls of the last reply that have no result yet, in their order.
+    open: Vec<(CallId, Cow<'a, str>, &'a str)>,
+    /// Results of the last reply's calls as they came.
+    results: HashMap<CallId, (bool, &'a [Part])>,
+    said: Vec<Said<'a>>,
+}
+
+impl<'a> Builder<'a> {
+    fn push(&mut self, message: &'a ChatMessage) {
+        match message {
+            ChatMessage::System { parts } => self.said.push(Said { by_system: true, parts }),
+            ChatMessage::User { parts } => self.said.push(Said { by_system: false, parts }),
+            ChatMessage::Tool { call, ok, parts, .. } if self.open.iter().any(|(open, ..)| open == call) => {
+                self.results.insert(*call, (*ok, parts));
+            }
+            // Its call is no longer part of the context.
+            ChatMessage::Tool { parts, .. } => self.said.push(Said { by_system: false, parts }),
+            ChatMessage::Assistant { text, thinking, calls } => {
+                self.settle();
+                let calls: Vec<_> = calls.iter().map(|call| Asked { id: self.ids.of(call), call }).collect();
+                self.open = calls.iter().map(|asked| (asked.call.id, asked.id.clone(), &*asked.call.name)).collect();
+                self.turns.push(Turn::Assistant { text, thinking, calls });
+            }
+        }
+    }
+
+    /// Ends the user's turn, if there is one.
+    fn settle(&mut self) {
+        let results: Vec<_> = std::mem::take(&mut self.open)
+            .into_iter()
+            .map(|(call, id, name)| match self.results.remove(&call) {
+                Some((ok, parts)) => CallResult { id, name, ok, parts: Cow::Borrowed(parts) },
+                None => CallResult { id, name, ok: false, parts: Cow::Owned(vec![Part::text(NO_RESULT)]) },
+            })
+            .collect();
+        let said = std::mem::take(&mut self.said);
+        if !results.is_empty() || !said.is_empty() {
+            self.turns.push(Turn::User { results, said });
+        }
+    }
+}
+
+/// Names for calls that are taken by every vendor and differ within a request.
+#[derive(Default)]
+struct Ids<'a> {
+    taken: HashSet<&'a str>,
+}
+
+impl<'a> Ids<'a> {
+    fn of(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
+        match call.provider_id.as_deref() {
+            Some(id) if is_plain(id) && self.taken.insert(id) => Cow::Borrowed(id),
+            _ => Cow::Owned(call.id.to_string()),
+        }
+    }
+}
+
+fn is_plain(id: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    !id.is_empty() && id.len() <= 64 && id.bytes().all(plain)
+}
+
+/// What is said in text of a result or a message, where nothing but text is taken.
+pub(crate) fn text_of(parts: &[Part]) -> Cow<'_, str> {
+    match parts {
+        [Part::Text { text }] => Cow::Borrowed(text),
+        parts => Cow::Owned(tenure_core::message::joined_text(parts)),
+    }
+}
+
+/// Who speaks, where a system's word has no place of its own in the middle of a conversation.
+pub(crate) fn spoken<'a>(by_system: bool, text: &'a str) -> Cow<'a, str> {
+    match by_system {
+        false => Cow::Borrowed(text),
+        true => Cow::Owned(format!("<system>\n{text}\n</system>")),
+    }
+}

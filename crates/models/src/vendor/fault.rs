@@ -1,0 +1,221 @@
+//! What a vendor's refusal means: which kind it is, what it says, and when to come back.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::{StatusCode, header::HeaderMap};
+use serde_json::Value;
+use tenure_core::model::{Fault, FaultKind};
+
+/// What is kept of a vendor's own words.
+const WORDS_MAX: usize = 2_000;
+
+/// An answer whose status is not success.
+pub(crate) fn of_status(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Fault {
+    let told = Told::read(body);
+    let mut kind = told.kind().unwrap_or_else(|| of_code(status.as_u16(), &told));
+    match header(headers, "x-should-retry") {
+        Some("true") if !kind.retryable() => kind = FaultKind::Server,
+        // The vendor knows that another attempt is in vain.
+        Some("false") if kind.retryable() => kind = FaultKind::BadRequest,
+        _ => {}
+    }
+    let mut message = format!("HTTP {}", status.as_u16());
+    match told.words.as_str() {
+        "" => message.extend(status.canonical_reason().map(|reason| format!(" {reason}"))),
+        words => message.extend([": ", words]),
+    }
+    if let Some(id) = header(headers, "request-id").or_else(|| header(headers, "x-request-id")) {
+        message.extend([" (request ", id, ")"]);
+    }
+    let retry_after_ms = retry_after(headers).or(told.retry_after_ms);
+    Fault { kind, message, retry_after_ms }
+}
+
+/// An error inside a stream that began well.
+pub(crate) fn in_stream(error: &Value) -> Fault {
+    let told = Told::of(error);
+    let kind = told.kind().or_else(|| told.status.map(|status| of_code(status, &told))).unwrap_or(FaultKind::Server);
+    let words = if told.words.is_empty() { "the vendor broke the stream off" } else { &told.words };
+    Fault { kind, message: words.to_owned(), retry_after_ms: told.retry_after_ms }
+}
+
+/// A connection that could not be made or broke.
+pub(crate) fn of_connection(error: &reqwest::Error, host: &str) -> Fault {
+    let words = causes(error);
+    let is_tls = ["certificate", "UnknownIssuer", "NotValidForName", "HandshakeFailure", "InvalidContentType"]
+        .iter()
+        .any(|mark| words.contains(mark));
+    let (kind, what) = match () {
+        () if is_tls => (FaultKind::Tls, "the TLS connection failed"),
+        () if error.is_connect() => (FaultKind::Network, "it cannot be reached"),
+        () if error.is_timeout() => (FaultKind::Network, "it took too long"),
+        () if error.is_builder() => (FaultKind::BadRequest, "the request cannot be made"),
+        () => (FaultKind::StreamCut, "the connection broke"),
+    };
+    Fault::new(kind, format!("{host}: {what}: {words}"))
+}
+
+/// The innermost causes: reqwest's own words only repeat the address.
+fn causes(error: &reqwest::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        words = cause.to_string();
+        source = cause.source();
+    }
+    words
+}
+
+/// What an error says of itself, in any of the vendors' shapes.
+#[derive(Debug, Default)]
+struct Told {
+    words: String,
+    /// Its `type`, `code`, `status` and reason, in lower case.
+    marks: Vec<String>,
+    status: Option<u16>,
+    retry_after_ms: Option<u64>,
+}
+
+impl Told {
+    fn read(body: &[u8]) -> Self {
+        match serde_json::from_slice::<Value>(body) {
+            // Gemini answers with a list of one when it was not asked for events.
+            Ok(Value::Array(items)) => items.first().map(Self::of).unwrap_or_default(),
+            Ok(value) => Self::of(&value),
+            Err(_) => {
+                let text = String::from_utf8_lossy(&body[..body.len().min(4 * WORDS_MAX)]);
+                Self { words: shortened(text.trim()), ..Self::default() }
+            }
+        }
+    }
+
+    fn of(value: &Value) -> Self {
+        let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);
+        let mut told = Self::default();
+        if let Some(words) = error.as_str() {
+            told.words = shortened(words);
+            return told;
+        }
+        let words = ["message", "detail", "msg"].iter().find_map(|field| error.get(field).and_then(Value::as_str));
+        told.words = shortened(words.unwrap_or_default());
+        let mut marks: Vec<&str> =
+            ["type", "code", "status"].iter().filter_map(|field| error.get(field)?.as_str()).collect();
+        marks.extend(value.get("type").and_then(Value::as_str));
+        for detail in error.get("details").and_then(Value::as_array).into_iter().flatten() {
+            marks.extend(detail.get("reason").and_then(Value::as_str));
+            told.retry_after_ms = told.retry_after_ms.or(detail.get("retryDelay").and_then(delay));
+        }
+        told.marks = marks.into_iter().map(str::to_ascii_lowercase).collect();
+        told.status = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+        told
+    }
+
+    /// The kind that its own marks and words tell; they are truer than the status.
+    fn kind(&self) -> Option<FaultKind> {
+        if self.overflows() {
+            return Some(FaultKind::ContextOverflow);
+        }
+        let is = |names: &[&str]| self.marks.iter().any(|mark| names.contains(&mark.as_str()));
+        let says = |words: &str| self.words.to_ascii_lowercase().contains(words);
+        if is(&["insufficient_quota", "billing_error", "billing_hard_limit_reached", "credit_balance_too_low"])
+            || says("credit balance is too low")
+        {
+            return Some(FaultKind::Quota);
+        }
+        let known: [(&[&str], FaultKind); 6] = [
+            (
+                &["overloaded_error", "overloaded", "unavailable", "server_overloaded", "engine_overloaded"],
+                FaultKind::Overloaded,
+            ),
+            (
+                &["rate_limit_error", "rate_limit_exceeded", "resource_exhausted", "requests", "tokens"],
+                FaultKind::RateLimited,
+            ),
+            (
+                &[
+                    "authentication_error",
+                    "permission_error",
+                    "invalid_api_key",
+                    "api_key_invalid",
+                    "unauthenticated",
+                    "permission_denied",
+                ],
+                FaultKind::Auth,
+            ),
+            (&["not_found_error", "model_not_found", "not_found"], FaultKind::UnknownModel),
+            (&["api_error", "server_error", "internal", "internal_server_error", "timeout_error"], FaultKind::Server),
+            (
+                &["invalid_request_error", "invalid_argument", "invalid_prompt", "failed_precondition"],
+                FaultKind::BadRequest,
+            ),
+        ];
+        known.iter().find(|(names, _)| is(names)).map(|(_, kind)| *kind)
+    }
+
+    fn overflows(&self) -> bool {
+        const MARKS: [&str; 4] =
+            ["context_length_exceeded", "exceed_context_size_error", "request_too_large", "string_above_max_length"];
+        const WORDS: [&str; 9] = [
+            "prompt is too long",
+            "maximum context length",
+            "context window",
+            "context length exceeded",
+            "exceeds the available context size",
+            "exceed context limit",
+            "input token count",
+            "too many tokens in",
+            "reduce the length of the messages",
+        ];
+        let words = self.words.to_ascii_lowercase();
+        self.marks.iter().any(|mark| MARKS.contains(&mark.as_str())) || WORDS.iter().any(|part| words.contains(part))
+    }
+}
+
+fn of_code(status: u16, told: &Told) -> FaultKind {
+    match status {
+        401 | 403 => FaultKind::Auth,
+        402 => FaultKind::Quota,
+        404 => FaultKind::UnknownModel,
+        413 => FaultKind::ContextOverflow,
+        408 | 409 | 425 => FaultKind::Server,
+        429 => FaultKind::RateLimited,
+        503 if told.words.to_ascii_lowercase().contains("overload") => FaultKind::Overloaded,
+        529 => FaultKind::Overloaded,
+        500.. => FaultKind::Server,
+        _ => FaultKind::BadRequest,
+    }
+}
+
+/// How long the vendor wants to be left alone: `retry-after-ms`, then `retry-after` as seconds or as a date.
+fn retry_after(headers: &HeaderMap) -> Option<u64> {
+    let ms = |text: &str| text.trim().parse::<f64>().ok().filter(|ms| ms.is_finite() && *ms >= 0.0);
+    if let Some(ms) = header(headers, "retry-after-ms").and_then(ms) {
+        return Some(ms.ceil() as u64);
+    }
+    let text = header(headers, "retry-after")?;
+    match ms(text) {
+        Some(seconds) => Some((seconds * 1000.0).ceil() as u64),
+        None => {
+            let at = httpdate::parse_http_date(text.trim()).ok()?;
+            let wait = at.duration_since(SystemTime::now()).unwrap_or(Duration::ZERO);
+            Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
+        }
+    }
+}
+
+/// Google's way to write a time: `"3.5s"`.
+fn delay(value: &Value) -> Option<u64> {
+    let seconds: f64 = value.as_str()?.strip_suffix('s')?.parse().ok()?;
+    (seconds.is_finite() && seconds >= 0.0).then_some((seconds * 1000.0).ceil() as u64)
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn shortened(words: &str) -> String {
+    match words.char_indices().nth(WORDS_MAX) {
+        Some((end, _)) => format!("{}…", &words[..end]),
+        None => words.to_owned(),
+    }
+}

@@ -1,0 +1,213 @@
+//! Reads the events of OpenAI's Responses. Whole items are believed before deltas.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+use tenure_core::model::{Fault, StopReason, Usage};
+use tenure_sse::Frame;
+
+use super::ORIGIN;
+use crate::{
+    ModelEvent,
+    vendor::{
+        fault,
+        stream::{self, Decoder, Fragments, malformed},
+    },
+};
+
+/// The state of one reply.
+#[derive(Debug, Default)]
+pub(crate) struct Response {
+    items: HashMap<u64, Open>,
+    calls: u32,
+    refused: bool,
+}
+
+/// An item under way, and how much of it was shown.
+#[derive(Debug)]
+enum Open {
+    Message { shown: usize },
+    Reasoning { parts: u32, shown: usize },
+    Call { index: u32, shown: usize },
+    Other,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type")]
+enum Event {
+    #[serde(rename = "response.output_item.added")]
+    Added { output_index: u64, item: Value },
+    #[serde(rename = "response.output_text.delta")]
+    Text { output_index: u64, delta: String },
+    #[serde(rename = "response.refusal.delta")]
+    Refusal { output_index: u64, delta: String },
+    #[serde(rename = "response.reasoning_summary_part.added")]
+    SummaryPart { output_index: u64 },
+    #[serde(rename = "response.reasoning_summary_text.delta", alias = "response.reasoning_text.delta")]
+    Summary { output_index: u64, delta: String },
+    #[serde(rename = "response.function_call_arguments.delta")]
+    Arguments { output_index: u64, delta: String },
+    #[serde(rename = "response.output_item.done")]
+    Done { output_index: u64, item: Value },
+    #[serde(rename = "response.completed")]
+    Completed { response: Value },
+    #[serde(rename = "response.incomplete")]
+    Incomplete { response: Value },
+    #[serde(rename = "response.failed")]
+    Failed { response: Value },
+    #[serde(rename = "error")]
+    Error {
+        #[serde(flatten)]
+        error: Value,
+    },
+    /// What tells of progress alone, and what is added to the format later.
+    #[serde(other)]
+    Other,
+}
+
+impl Decoder for Response {
+    fn take(&mut self, frame: Frame, out: &mut Fragments) -> Result<(), Fault> {
+        match stream::json(&frame)? {
+            Event::Added { output_index, item } => self.open(output_index, &item, out)?,
+            Event::Text { output_index, delta } => self.text(output_index, delta, out)?,
+            Event::Refusal { output_index, delta } => {
+                self.refused = true;
+                self.text(output_index, delta, out)?;
+            }
+            Event::SummaryPart { output_index } => {
+                if let Some(Open::Reasoning { parts, shown }) = self.items.get_mut(&output_index) {
+                    *parts += 1;
+                    if *parts > 1 && *shown > 0 {
+                        out.push(ModelEvent::Thinking("\n\n".into()));
+                    }
+                }
+            }
+            Event::Summary { output_index, delta } => {
+                if let Some(Open::Reasoning { shown, .. }) = self.items.get_mut(&output_index) {
+                    *shown += delta.len();
+                    out.push(ModelEvent::Thinking(delta));
+                }
+            }
+            Event::Arguments { output_index, delta } => {
+                let Some(Open::Call { index, shown }) = self.items.get_mut(&output_index) else {
+                    return Err(malformed("arguments for a call that was not begun"));
+                };
+                *shown += delta.len();
+                out.push(ModelEvent::CallArguments { index: *index, text: delta });
+            }
+            Event::Done { output_index, item } => self.close(output_index, &item, out)?,
+            Event::Completed { response } => {
+                let stop_reason = match (self.calls, self.refused) {
+                    (1.., _) => StopReason::ToolUse,
+                    (0, true) => StopReason::Refusal,
+                    (0, false) => StopReason::EndTurn,
+                };
+                finish(&response, stop_reason, out);
+            }
+            Event::Incomplete { response } => {
+                let reason = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
+                let stop_reason = match reason {
+                    Some("max_output_tokens" | "max_tokens") => StopReason::MaxTokens,
+                    Some("content_filter") => StopReason::Refusal,
+                    _ => StopReason::Other,
+                };
+                finish(&response, stop_reason, out);
+            }
+            Event::Failed { response } => {
+                let fault = fault::in_stream(response.get("error").unwrap_or(&Value::Null));
+                count(&response, out);
+                return Err(fault);
+            }
+            Event::Error { error } => return Err(fault::in_stream(&error)),
+            Event::Other => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, _: &mut Fragments) -> Result<Option<StopReason>, Fault> {
+        Ok(None)
+    }
+}
+
+impl Response {
+    fn open(&mut self, number: u64, item: &Value, out: &mut Fragments) -> Result<(), Fault> {
+        let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
+        let open = match field("type") {
+            "message" => Open::Message { shown: 0 },
+            "reasoning" => Open::Reasoning { parts: 0, shown: 0 },
+            "function_call" => {
+                let (id, name) = (field("call_id"), field("name"));
+                if name.is_empty() {
+                    return Err(malformed("a call without a name"));
+                }
+                let index = self.calls;
+                self.calls += 1;
+                let provider_id = (!id.is_empty()).then(|| id.to_owned());
+                out.push(ModelEvent::CallStarted { index, provider_id, name: name.to_owned() });
+                Open::Call { index, shown: 0 }
+            }
+            _ => Open::Other,
+        };
+        self.items.insert(number, open);
+        Ok(())
+    }
+
+    fn text(&mut self, number: u64, delta: String, out: &mut Fragments) -> Result<(), Fault> {
+        let Some(Open::Message { shown }) = self.items.get_mut(&number) else {
+            return Err(malformed("text for a message that was not begun"));
+        };
+        *shown += delta.len();
+        out.push(ModelEvent::Text(delta));
+        Ok(())
+    }
+
+    /// The item as a whole. What no delta has told of it is shown now.
+    fn close(&mut self, number: u64, item: &Value, out: &mut Fragments) -> Result<(), Fault> {
+        if !self.items.contains_key(&number) {
+            self.open(number, item, out)?;
+        }
+        match self.items.remove(&number) {
+            Some(Open::Message { shown: 0 }) => {
+                for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
+                    let text = part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str);
+                    out.push(ModelEvent::Text(text.unwrap_or_default().to_owned()));
+                }
+            }
+            Some(Open::Call { index, shown: 0 }) => {
+                let text = item.get("arguments").and_then(Value::as_str).unwrap_or_default();
+                if !text.is_empty() {
+                    out.push(ModelEvent::CallArguments { index, text: text.to_owned() });
+                }
+            }
+            Some(Open::Reasoning { .. }) => {
+                // Without its encrypted part an item cannot be sent back: the vendor keeps nothing for us.
+                let encrypted = item.get("encrypted_content").is_some_and(Value::is_string);
+                let signature = encrypted.then(|| item.to_string());
+                out.push(ModelEvent::ThinkingDone { signature, origin: Some(ORIGIN.into()) });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn finish(response: &Value, stop_reason: StopReason, out: &mut Fragments) {
+    count(response, out);
+    out.push(ModelEvent::Done { stop_reason });
+}
+
+/// The vendor's total holds the cached part; ours does not.
+fn count(response: &Value, out: &mut Fragments) {
+    let Some(usage) = response.get("usage").filter(|usage| usage.is_object()) else { return };
+    let number = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+    let input = number("/input_tokens");
+    let cache_read_tokens = number("/input_tokens_details/cached_tokens").min(input);
+    let cache_write_tokens = number("/input_tokens_details/cache_write_tokens").min(input - cache_read_tokens);
+    out.push(ModelEvent::Usage(Usage {
+        input_tokens: input - cache_read_tokens - cache_write_tokens,
+        output_tokens: number("/output_tokens"),
+        cache_read_tokens,
+        cache_write_tokens,
+    }));
+}

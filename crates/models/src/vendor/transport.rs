@@ -1,0 +1,194 @@
+//! One HTTP client for all vendors, made when the first one is asked: its certificates take time and memory to load.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::{StreamExt, TryStreamExt};
+use reqwest::{
+    Client, RequestBuilder, Response,
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+};
+use tenure_core::model::{Fault, FaultKind};
+
+use super::{Wire, fault, stream::Chunks};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// What is read of an answer that is an error.
+const ERROR_BYTES_MAX: usize = 64 * 1024;
+const ANTHROPIC_VERSION: &str = "2023-06-01";
+
+/// Where a vendor is reached, and how it knows us.
+#[derive(Clone)]
+pub struct Endpoint {
+    /// `anthropic`, `openai` or whatever the user's config calls it.
+    pub provider: String,
+    pub base_url: String,
+    pub key: Option<String>,
+    /// Where the key is looked for, to tell people who have none.
+    pub key_variable: Option<String>,
+    /// Sent with every request, from the user's config.
+    pub headers: Vec<(String, String)>,
+    /// `None` takes the one of the environment.
+    pub proxy: Option<String>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("provider", &self.provider)
+            .field("base_url", &self.base_url)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Endpoint {
+    pub(super) fn key_hint(&self) -> Option<String> {
+        let variable = self.key_variable.as_deref()?;
+        Some(match &self.key {
+            None => {
+                format!("there is no key: set {variable} for the daemon, or `key` under [providers.{}]", self.provider)
+            }
+            Some(_) => format!("the key is the one of {variable} or of [providers.{}]", self.provider),
+        })
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}/{path}", self.base_url.trim_end_matches('/'))
+    }
+
+    /// The host, for people: an address may hold a password.
+    pub fn host(&self) -> String {
+        let url = reqwest::Url::parse(&self.base_url).ok();
+        let host = url.as_ref().and_then(|url| Some((url.host_str()?, url.port())));
+        match host {
+            Some((host, Some(port))) => format!("{host}:{port}"),
+            Some((host, None)) => host.to_owned(),
+            None => self.base_url.clone(),
+        }
+    }
+
+    fn headers(&self, wire: Wire) -> Result<HeaderMap, Fault> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if wire == Wire::Anthropic {
+            headers.insert("anthropic-version", HeaderValue::from_static(ANTHROPIC_VERSION));
+        }
+        if let Some(key) = &self.key {
+            let (name, value) = match wire {
+                Wire::Anthropic => ("x-api-key", key.clone()),
+                Wire::Gemini => ("x-goog-api-key", key.clone()),
+                Wire::Chat | Wire::Responses => ("authorization", format!("Bearer {key}")),
+            };
+            let mut value = HeaderValue::from_str(&value).map_err(|_| {
+                Fault::new(FaultKind::Auth, format!("the key of {} holds a byte that no key may hold", self.provider))
+            })?;
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+        for (name, value) in &self.headers {
+            let unusable = || {
+                Fault::new(
+                    FaultKind::BadRequest,
+                    format!("the header `{name}` of [providers.{}] cannot be sent", self.provider),
+                )
+            };
+            let header = HeaderName::try_from(name.as_str()).map_err(|_| unusable())?;
+            headers.insert(header, HeaderValue::from_str(value).map_err(|_| unusable())?);
+        }
+        Ok(headers)
+    }
+}
+
+/// The HTTP clients, one for each way out.
+#[derive(Debug, Clone, Default)]
+pub struct Transport {
+    clients: Arc<Mutex<HashMap<Option<String>, Client>>>,
+}
+
+impl Transport {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sends a request and gives the bytes of its answer, or the fault that it tells.
+    pub(super) async fn post(
+        &self,
+        endpoint: &Endpoint,
+        wire: Wire,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<Chunks, Fault> {
+        let request = self.client(endpoint)?.post(endpoint.url(path)).headers(endpoint.headers(wire)?).body(body);
+        let response = send(request, endpoint).await?;
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if !kind.is_empty() && !kind.starts_with("text/event-stream") {
+            let why = format!("{} answered with {kind} instead of a stream of events", endpoint.host());
+            return Err(Fault::new(FaultKind::Malformed, why));
+        }
+        let host = endpoint.host();
+        Ok(response.bytes_stream().map_err(move |error| fault::of_connection(&error, &host)).boxed())
+    }
+
+    /// Asks for a small JSON answer.
+    pub async fn get_json(&self, endpoint: &Endpoint, wire: Wire, path: &str) -> Result<serde_json::Value, Fault> {
+        let request = self.client(endpoint)?.get(endpoint.url(path)).headers(endpoint.headers(wire)?);
+        let response = send(request, endpoint).await?;
+        let body = limited(response).await.map_err(|error| fault::of_connection(&error, &endpoint.host()))?;
+        serde_json::from_slice(&body)
+            .map_err(|error| Fault::new(FaultKind::Malformed, format!("{}: {error}", endpoint.host())))
+    }
+
+    fn client(&self, endpoint: &Endpoint) -> Result<Client, Fault> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(&endpoint.proxy) {
+            return Ok(client.clone());
+        }
+        let client = make(endpoint.proxy.as_deref())?;
+        clients.insert(endpoint.proxy.clone(), client.clone());
+        Ok(client)
+    }
+}
+
+fn make(proxy: Option<&str>) -> Result<Client, Fault> {
+    // Another part of the program may have chosen already; then that choice holds.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let unusable =
+        |error: reqwest::Error| Fault::new(FaultKind::BadRequest, format!("no HTTP client can be made: {error}"));
+    let mut builder = Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        // A key must not follow a redirection to elsewhere.
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")));
+    if let Some(proxy) = proxy {
+        builder = builder.no_proxy().proxy(reqwest::Proxy::all(proxy).map_err(unusable)?);
+    }
+    builder.build().map_err(unusable)
+}
+
+async fn send(request: RequestBuilder, endpoint: &Endpoint) -> Result<Response, Fault> {
+    let response = request.send().await.map_err(|error| fault::of_connection(&error, &endpoint.host()))?;
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let (status, headers) = (response.status(), response.headers().clone());
+    let body = limited(response).await.unwrap_or_default();
+    Err(fault::of_status(status, &headers, &body))
+}
+
+/// The first bytes of an answer.
+async fn limited(response: Response) -> reqwest::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    let mut chunks = response.bytes_stream();
+    while let Some(chunk) = chunks.next().await {
+        body.extend_from_slice(&chunk?);
+        if body.len() > ERROR_BYTES_MAX {
+            body.truncate(ERROR_BYTES_MAX);
+            break;
+        }
+    }
+    Ok(body)
+}
