@@ -9,6 +9,7 @@ use tenure_core::{
     model::{Fault, MicroUsd, StopReason, Usage},
 };
 
+pub mod catalog;
 pub mod entry;
 pub mod scripted;
 pub mod vendor;

@@ -7,6 +7,7 @@ mod rig;
 mod sound;
 mod store;
 mod tool;
+pub mod vendor;
 mod watcher;
 mod weather;
 

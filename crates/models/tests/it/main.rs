@@ -3,6 +3,7 @@
 mod actions;
 mod bad_scripts;
 mod choice;
+mod contract;
 mod demo;
 mod fuzz;
 mod names;

@@ -1,0 +1,293 @@
+//! Where models come from: the vendors that are built in, and those of the user's config.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::Deserialize;
+
+use crate::{
+    Patience,
+    entry::PartKind,
+    vendor::{Endpoint, Wire},
+};
+
+/// What a user says of a provider; what is left out is as it was.
+#[derive(Clone, Default, PartialEq, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct ProviderConfig {
+    /// the format it speaks: `"anthropic"`, `"chat"` (OpenAI Chat Completions and what imitates it), `"responses"` (OpenAI) or `"gemini"`
+    pub wire: Option<Wire>,
+    /// where it is reached
+    pub base_url: Option<String>,
+    /// the key itself; better is the environment
+    pub key: Option<String>,
+    /// the environment variable that holds the key
+    pub key_variable: Option<String>,
+    /// headers that are sent with every request
+    pub headers: BTreeMap<String, String>,
+    /// an HTTP proxy on the way to it; without it those of the environment hold
+    pub proxy: Option<String>,
+}
+
+/// Keys and headers are not to be seen, not even in a debug print.
+impl std::fmt::Debug for ProviderConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProviderConfig")
+            .field("wire", &self.wire)
+            .field("base_url", &self.base_url)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A provider as it is built in.
+struct BuiltIn {
+    name: &'static str,
+    wire: Wire,
+    base_url: &'static str,
+    /// What is put behind an address that a variable gives.
+    version: &'static str,
+    url_variables: &'static [&'static str],
+    key_variables: &'static [&'static str],
+    takes: &'static [PartKind],
+    aliases: &'static [(&'static str, &'static str)],
+}
+
+const ALL_PARTS: &[PartKind] = &[PartKind::Image, PartKind::Audio, PartKind::File];
+const SEEN_PARTS: &[PartKind] = &[PartKind::Image, PartKind::File];
+
+/// The order decides whose models stand for `default` and the like.
+const BUILT_IN: &[BuiltIn] = &[
+    BuiltIn {
+        name: "anthropic",
+        wire: Wire::Anthropic,
+        base_url: "https://api.anthropic.com",
+        version: "",
+        url_variables: &["ANTHROPIC_BASE_URL"],
+        key_variables: &["ANTHROPIC_API_KEY"],
+        takes: SEEN_PARTS,
+        aliases: super::known::ANTHROPIC_ALIASES,
+    },
+    BuiltIn {
+        name: "openai",
+        wire: Wire::Responses,
+        base_url: OPENAI_URL,
+        version: "",
+        url_variables: &["OPENAI_BASE_URL"],
+        key_variables: &["OPENAI_API_KEY"],
+        takes: SEEN_PARTS,
+        aliases: super::known::OPENAI_ALIASES,
+    },
+    BuiltIn {
+        name: "google",
+        wire: Wire::Gemini,
+        base_url: "https://generativelanguage.googleapis.com/v1beta",
+        version: "/v1beta",
+        url_variables: &["GOOGLE_GEMINI_BASE_URL"],
+        key_variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+        takes: ALL_PARTS,
+        aliases: super::known::GOOGLE_ALIASES,
+    },
+    BuiltIn {
+        name: "openrouter",
+        wire: Wire::Chat,
+        base_url: "https://openrouter.ai/api/v1",
+        version: "",
+        url_variables: &[],
+        key_variables: &["OPENROUTER_API_KEY"],
+        takes: SEEN_PARTS,
+        aliases: &[],
+    },
+    BuiltIn {
+        name: "ollama",
+        wire: Wire::Chat,
+        base_url: "http://127.0.0.1:11434/v1",
+        version: "/v1",
+        url_variables: &["OLLAMA_HOST"],
+        key_variables: &[],
+        takes: &[PartKind::Image],
+        aliases: &[],
+    },
+    BuiltIn {
+        name: "llamacpp",
+        wire: Wire::Chat,
+        base_url: "http://127.0.0.1:8080/v1",
+        version: "",
+        url_variables: &[],
+        key_variables: &[],
+        takes: &[PartKind::Image],
+        aliases: &[],
+    },
+    BuiltIn {
+        name: "vllm",
+        wire: Wire::Chat,
+        base_url: "http://127.0.0.1:8000/v1",
+        version: "",
+        url_variables: &[],
+        key_variables: &[],
+        takes: &[PartKind::Image],
+        aliases: &[],
+    },
+];
+
+const OPENAI_URL: &str = "https://api.openai.com/v1";
+
+/// Where models come from.
+#[derive(Debug, Clone)]
+pub struct Provider {
+    wire: Wire,
+    endpoint: Arc<Endpoint>,
+    /// At its built-in address a vendor lets nobody in without a key.
+    needs_key: bool,
+    takes: Vec<PartKind>,
+    aliases: &'static [(&'static str, &'static str)],
+}
+
+/// All providers, by name.
+pub(super) fn all(
+    mut said: BTreeMap<String, ProviderConfig>,
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Result<BTreeMap<String, Provider>, String> {
+    let mut all = BTreeMap::new();
+    for built_in in BUILT_IN {
+        let config = said.remove(built_in.name).unwrap_or_default();
+        all.insert(built_in.name.to_owned(), built_in.provider(config, variable)?);
+    }
+    for (name, config) in said {
+        let provider = own(&name, config, variable)?;
+        all.insert(name, provider);
+    }
+    Ok(all)
+}
+
+impl BuiltIn {
+    fn provider(&self, config: ProviderConfig, variable: &impl Fn(&str) -> Option<String>) -> Result<Provider, String> {
+        let from_variable = self.url_variables.iter().find_map(|name| set(variable, name));
+        let elsewhere = config
+            .base_url
+            .clone()
+            .or_else(|| from_variable.map(|url| format!("{}{}", with_scheme(&url), self.version)));
+        let base_url = checked(self.name, elsewhere.as_deref().unwrap_or(self.base_url))?;
+        let moved = base_url.trim_end_matches('/') != self.base_url;
+        // Who imitates OpenAI seldom knows more than Chat Completions.
+        let wire = if self.base_url == OPENAI_URL && moved { Wire::Chat } else { self.wire };
+        let key_variable =
+            config.key_variable.clone().or_else(|| self.key_variables.first().map(|name| (*name).to_owned()));
+        let from_variables = || match &config.key_variable {
+            Some(name) => set(variable, name),
+            None => self.key_variables.iter().find_map(|name| set(variable, name)),
+        };
+        let endpoint = Endpoint {
+            provider: self.name.to_owned(),
+            base_url,
+            key: config.key.clone().or_else(from_variables),
+            key_variable,
+            headers: config.headers.into_iter().collect(),
+            proxy: config.proxy,
+        };
+        Ok(Provider {
+            wire: config.wire.unwrap_or(wire),
+            endpoint: Arc::new(endpoint),
+            needs_key: !self.key_variables.is_empty() && !moved,
+            takes: self.takes.to_vec(),
+            aliases: self.aliases,
+        })
+    }
+}
+
+/// A provider that the config alone knows.
+fn own(name: &str, config: ProviderConfig, variable: &impl Fn(&str) -> Option<String>) -> Result<Provider, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if name.is_empty() || !name.bytes().all(plain) {
+        return Err(format!("providers.\"{name}\": a provider's name is made of letters, digits, - and _"));
+    }
+    let Some(base_url) = &config.base_url else {
+        return Err(format!("providers.{name}: base_url is missing, and this provider is not one of those built in"));
+    };
+    let key = config.key.clone().or_else(|| config.key_variable.as_deref().and_then(|name| set(variable, name)));
+    let endpoint = Endpoint {
+        provider: name.to_owned(),
+        base_url: checked(name, base_url)?,
+        key,
+        key_variable: config.key_variable,
+        headers: config.headers.into_iter().collect(),
+        proxy: config.proxy,
+    };
+    let wire = config.wire.unwrap_or(Wire::Chat);
+    Ok(Provider { wire, needs_key: false, endpoint: Arc::new(endpoint), takes: ALL_PARTS.to_vec(), aliases: &[] })
+}
+
+impl Provider {
+    pub fn name(&self) -> &str {
+        &self.endpoint.provider
+    }
+
+    pub fn wire(&self) -> Wire {
+        self.wire
+    }
+
+    pub fn endpoint(&self) -> Arc<Endpoint> {
+        self.endpoint.clone()
+    }
+
+    pub fn has_key(&self) -> bool {
+        self.endpoint.key.is_some()
+    }
+
+    /// What it lacks to be asked at all.
+    pub fn missing(&self) -> Option<String> {
+        if !self.needs_key || self.has_key() {
+            return None;
+        }
+        let (name, variable) = (self.name(), self.endpoint.key_variable.as_deref().unwrap_or("its key"));
+        Some(format!(
+            "there is no key for {name}: set {variable} for the daemon, or `key` under [providers.{name}] in config.toml"
+        ))
+    }
+
+    /// Whether it runs on this machine: it costs nothing, and takes its time to load a model.
+    pub fn is_local(&self) -> bool {
+        let host = self.endpoint.host();
+        let name = host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name);
+        name == "localhost" || name.starts_with("127.") || name == "[::1]" || name == "::1"
+    }
+
+    pub(super) fn is_openai(&self) -> bool {
+        self.endpoint.base_url.trim_end_matches('/') == OPENAI_URL
+    }
+
+    pub(super) fn patience(&self) -> Patience {
+        if self.is_local() { crate::entry::LOCAL_PATIENCE } else { Patience::default() }
+    }
+
+    pub(super) fn takes(&self) -> Vec<PartKind> {
+        self.takes.clone()
+    }
+
+    pub(super) fn aliases(&self) -> &'static [(&'static str, &'static str)] {
+        self.aliases
+    }
+}
+
+/// An empty variable is as good as none.
+fn set(variable: &impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
+    variable(name).filter(|value| !value.trim().is_empty())
+}
+
+/// `OLLAMA_HOST` may be a bare host, with or without a port, and the address that a server listens on.
+fn with_scheme(url: &str) -> String {
+    let url = url.trim().trim_end_matches('/');
+    if url.contains("://") {
+        return url.to_owned();
+    }
+    let (host, port) = url.rsplit_once(':').unwrap_or((url, "11434"));
+    let host = if host.is_empty() || host == "0.0.0.0" { "127.0.0.1" } else { host };
+    format!("http://{host}:{port}")
+}
+
+fn checked(name: &str, url: &str) -> Result<String, String> {
+    let parsed = reqwest::Url::parse(url).map_err(|error| format!("providers.{name}: base_url {url}: {error}"))?;
+    match parsed.scheme() {
+        "http" | "https" if parsed.has_host() => Ok(url.trim_end_matches('/').to_owned()),
+        _ => Err(format!("providers.{name}: base_url {url}: an address begins with http:// or https://")),
+    }
+}
