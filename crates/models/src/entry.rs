@@ -86,6 +86,8 @@ pub enum Effort {
     Low,
     Medium,
     High,
+    Xhigh,
+    Max,
 }
 
 impl Effort {
@@ -95,6 +97,7 @@ impl Effort {
             Effort::Low => tokens / 8,
             Effort::Medium => tokens / 4,
             Effort::High => tokens / 2,
+            Effort::Xhigh | Effort::Max => tokens - tokens / 4,
         }
     }
 }

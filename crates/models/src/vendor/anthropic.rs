@@ -54,8 +54,13 @@ enum CacheControl {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum ThinkingWish {
-    Adaptive,
-    Enabled { budget_tokens: u64 },
+    /// Newer models leave the text of their thinking out unless they are asked for it.
+    Adaptive {
+        display: &'static str,
+    },
+    Enabled {
+        budget_tokens: u64,
+    },
 }
 
 #[derive(Serialize)]
@@ -148,12 +153,11 @@ fn tool(spec: &tenure_core::tool::ToolSpec) -> Tool<'_> {
 }
 
 fn thinking_wish(entry: &Entry, max_tokens: u64) -> Option<ThinkingWish> {
-    let effort = entry.effort?;
     match entry.thinking {
         ThinkingStyle::None | ThinkingStyle::Effort => None,
-        ThinkingStyle::Adaptive => Some(ThinkingWish::Adaptive),
+        ThinkingStyle::Adaptive => Some(ThinkingWish::Adaptive { display: "summarized" }),
         ThinkingStyle::Budget => {
-            let budget_tokens = effort.share_of(max_tokens).max(BUDGET_MIN);
+            let budget_tokens = entry.effort?.share_of(max_tokens).max(BUDGET_MIN);
             (budget_tokens < max_tokens).then_some(ThinkingWish::Enabled { budget_tokens })
         }
     }

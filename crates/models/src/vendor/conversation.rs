@@ -32,15 +32,37 @@ pub(crate) struct Said<'a> {
     pub(crate) parts: &'a [Part],
 }
 
+/// The vendor's name for a call, or ours where there is none.
+#[derive(Debug, Clone)]
+pub(crate) struct CallName<'a>(Cow<'a, str>);
+
+impl CallName<'_> {
+    /// The vendor's alone, for those that need none.
+    pub(crate) fn vendors(&self) -> Option<&str> {
+        match &self.0 {
+            Cow::Borrowed(id) => Some(id),
+            Cow::Owned(_) => None,
+        }
+    }
+}
+
+impl std::ops::Deref for CallName<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
-    pub(crate) id: Cow<'a, str>,
+    pub(crate) id: CallName<'a>,
     pub(crate) call: &'a ToolCall,
 }
 
 #[derive(Debug)]
 pub(crate) struct CallResult<'a> {
-    pub(crate) id: Cow<'a, str>,
+    pub(crate) id: CallName<'a>,
     pub(crate) name: &'a str,
     pub(crate) ok: bool,
     pub(crate) parts: Cow<'a, [Part]>,
@@ -62,7 +84,7 @@ struct Builder<'a> {
     turns: Vec<Turn<'a>>,
     ids: Ids<'a>,
     /// Calls of the last reply that have no result yet, in their order.
-    open: Vec<(CallId, Cow<'a, str>, &'a str)>,
+    open: Vec<(CallId, CallName<'a>, &'a str)>,
     /// Results of the last reply's calls as they came.
     results: HashMap<CallId, (bool, &'a [Part])>,
     said: Vec<Said<'a>>,
@@ -110,10 +132,10 @@ struct Ids<'a> {
 }
 
 impl<'a> Ids<'a> {
-    fn of(&mut self, call: &'a ToolCall) -> Cow<'a, str> {
+    fn of(&mut self, call: &'a ToolCall) -> CallName<'a> {
         match call.provider_id.as_deref() {
-            Some(id) if is_plain(id) && self.taken.insert(id) => Cow::Borrowed(id),
-            _ => Cow::Owned(call.id.to_string()),
+            Some(id) if is_plain(id) && self.taken.insert(id) => CallName(Cow::Borrowed(id)),
+            _ => CallName(Cow::Owned(call.id.to_string())),
         }
     }
 }

@@ -16,13 +16,15 @@ use super::{
     conversation::{CallResult, Said, Turn, spoken, text_of, turns},
     media::{self, Media},
 };
-use crate::entry::{Effort, Entry, ThinkingStyle};
+use crate::entry::{Entry, ThinkingStyle};
 
 pub(crate) use decode::Content as Decoder;
 
 /// Marks what a signature belongs to: the text, or a call by its number.
 pub(super) const ORIGIN_TEXT: &str = "gemini-text";
 pub(super) const ORIGIN_CALL: &str = "gemini-call-";
+/// The most that may be given to thinking.
+const BUDGET_MAX: u64 = 24_576;
 
 /// The contents come last: the next request begins with the bytes of this one.
 #[derive(Serialize)]
@@ -90,10 +92,14 @@ enum PieceBody<'a> {
         data: String,
     },
     FunctionCall {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<&'a str>,
         name: &'a str,
         args: &'a Value,
     },
     FunctionResponse {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<&'a str>,
         name: &'a str,
         response: Value,
     },
@@ -125,7 +131,7 @@ fn generation_config<'a>(entry: &Entry, request: &'a ModelRequest) -> Option<Gen
     let schema = request.output_schema.as_deref();
     let config = GenerationConfig {
         max_output_tokens: entry.output_max,
-        thinking_config: entry.effort.and_then(|effort| thinking(entry, effort)),
+        thinking_config: thinking(entry),
         response_mime_type: schema.map(|_| "application/json"),
         response_json_schema: schema,
     };
@@ -133,17 +139,18 @@ fn generation_config<'a>(entry: &Entry, request: &'a ModelRequest) -> Option<Gen
     (!empty).then_some(config)
 }
 
-fn thinking(entry: &Entry, effort: Effort) -> Option<Value> {
-    match entry.thinking {
-        ThinkingStyle::None => None,
-        ThinkingStyle::Budget => {
-            let budget = effort.share_of(entry.output_max.unwrap_or(32_768).min(32_768));
-            Some(json!({ "includeThoughts": true, "thinkingBudget": budget }))
+fn thinking(entry: &Entry) -> Option<Value> {
+    let mut wish = json!({ "includeThoughts": true });
+    match (entry.thinking, entry.effort) {
+        (ThinkingStyle::None, _) => return None,
+        (ThinkingStyle::Budget, Some(effort)) => {
+            let room = entry.output_max.unwrap_or(BUDGET_MAX).min(BUDGET_MAX);
+            wish["thinkingBudget"] = json!(effort.share_of(room));
         }
-        ThinkingStyle::Effort | ThinkingStyle::Adaptive => {
-            Some(json!({ "includeThoughts": true, "thinkingLevel": effort }))
-        }
+        (ThinkingStyle::Effort | ThinkingStyle::Adaptive, Some(effort)) => wish["thinkingLevel"] = json!(effort),
+        (_, None) => {}
     }
+    Some(wish)
 }
 
 fn contents<'a>(turns: &'a [Turn<'a>], media: &Media<'a>) -> Result<Vec<Content<'a>>, Fault> {
@@ -162,7 +169,11 @@ fn contents<'a>(turns: &'a [Turn<'a>], media: &Media<'a>) -> Result<Vec<Content<
                     parts.push(Piece { body: PieceBody::Text(Cow::Borrowed(text)), thought_signature: signature });
                 }
                 for (index, asked) in calls.iter().enumerate() {
-                    let body = PieceBody::FunctionCall { name: &asked.call.name, args: &asked.call.input };
+                    let body = PieceBody::FunctionCall {
+                        id: asked.id.vendors(),
+                        name: &asked.call.name,
+                        args: &asked.call.input,
+                    };
                     let thought_signature = signed(thinking, &format!("{ORIGIN_CALL}{index}"));
                     parts.push(Piece { body, thought_signature });
                 }
@@ -181,7 +192,7 @@ fn user<'a>(results: &'a [CallResult<'a>], said: &'a [Said<'a>], media: &Media<'
     for result in results {
         let field = if result.ok { "result" } else { "error" };
         let response = json!({ field: text_of(&result.parts) });
-        parts.push(piece(PieceBody::FunctionResponse { name: result.name, response }));
+        parts.push(piece(PieceBody::FunctionResponse { id: result.id.vendors(), name: result.name, response }));
     }
     for result in results {
         for part in result.parts.iter().filter(|part| !matches!(part, Part::Text { .. })) {

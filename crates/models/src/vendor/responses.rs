@@ -48,7 +48,8 @@ struct Body<'a> {
 
 #[derive(Serialize)]
 struct Reasoning {
-    effort: Effort,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<Effort>,
     summary: &'static str,
 }
 
@@ -101,7 +102,7 @@ pub(crate) fn body(entry: &Entry, request: &ModelRequest) -> Result<Vec<u8>, Fau
         // A model that does not reason refuses to be asked for its reasoning.
         include: thinks.then_some(["reasoning.encrypted_content"]),
         max_output_tokens: entry.output_max,
-        reasoning: entry.effort.filter(|_| thinks).map(|effort| Reasoning { effort, summary: "auto" }),
+        reasoning: thinks.then_some(Reasoning { effort: entry.effort, summary: "auto" }),
         text: request.output_schema.as_deref().map(|schema| {
             json!({ "format": { "type": "json_schema", "name": SCHEMA_NAME, "strict": true, "schema": schema } })
         }),

@@ -2,12 +2,15 @@
 
 mod actions;
 mod bad_scripts;
+mod bodies;
 mod choice;
 mod contract;
 mod demo;
+mod faults;
 mod fuzz;
 mod names;
 mod request;
+mod schema_mode;
 
 /// A test file that nobody names would never run.
 #[test]

@@ -1,0 +1,248 @@
+//! What vendors are sent: conversations in the shape they demand, that grow at their end only.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tenure_core::{
+    context::{ChatMessage, ModelRequest},
+    message::Part,
+    model::Thinking,
+    tool::{ToolCall, ToolKind},
+};
+use tenure_models::{
+    entry::{Effort, Entry, PartKind, ThinkingStyle},
+    vendor::VendorModel,
+};
+use tenure_testkit::vendor::{FakeVendor, Format};
+
+use crate::{
+    contract::{entry, model},
+    request::{assistant, request, user},
+};
+
+pub fn call(number: u64, provider_id: Option<&str>, input: Value) -> ToolCall {
+    ToolCall {
+        id: format!("call_{number:026}").parse().unwrap(),
+        provider_id: provider_id.map(str::to_owned),
+        name: "look".into(),
+        kind: ToolKind::Read,
+        input,
+        subject: String::new(),
+        secrets: vec![],
+        problem: None,
+    }
+}
+
+pub fn asks(text: &str, thinking: Vec<Thinking>, calls: Vec<ToolCall>) -> ChatMessage {
+    ChatMessage::Assistant { text: text.into(), thinking, calls }
+}
+
+pub fn result(call: &ToolCall, ok: bool, text: &str) -> ChatMessage {
+    ChatMessage::Tool {
+        call: call.id,
+        provider_id: call.provider_id.clone(),
+        name: call.name.clone(),
+        ok,
+        parts: vec![Part::text(text)],
+    }
+}
+
+fn thought(text: &str, signature: &str, origin: &str) -> Thinking {
+    Thinking { text: text.into(), signature: Some(signature.into()), origin: Some(origin.into()) }
+}
+
+async fn speaker(format: Format, entry: Entry) -> VendorModel {
+    model(&FakeVendor::start().await, format, entry)
+}
+
+async fn sent(format: Format, entry: Entry, messages: Vec<ChatMessage>) -> Value {
+    let body = speaker(format, entry).await.body(&request(messages)).unwrap();
+    serde_json::from_slice(&body).unwrap()
+}
+
+/// The list that grows.
+fn conversation(format: Format, body: &Value) -> &Vec<Value> {
+    let field = match format {
+        Format::Anthropic | Format::Chat => "messages",
+        Format::Responses => "input",
+        Format::Gemini => "contents",
+    };
+    body[field].as_array().unwrap()
+}
+
+fn long_talk() -> Vec<ChatMessage> {
+    let (one, two) = (call(1, Some("call_a"), json!({ "at": "x" })), call(2, None, json!({})));
+    vec![
+        user("first"),
+        assistant("hello"),
+        user("second"),
+        asks("I look.", vec![], vec![one.clone(), two.clone()]),
+        result(&two, false, "nothing there"),
+        result(&one, true, "a file"),
+        user("steered"),
+        assistant("done"),
+        ChatMessage::System { parts: vec![Part::text("be brief")] },
+        user("third"),
+        assistant("ok"),
+        user("fourth"),
+    ]
+}
+
+#[tokio::test]
+async fn a_request_begins_with_the_bytes_of_the_one_before() {
+    for format in Format::ALL {
+        let speaker =
+            speaker(format, Entry { effort: Some(Effort::Low), thinking: ThinkingStyle::Adaptive, ..entry() }).await;
+        let talk = long_talk();
+        // Requests are sent after these many messages.
+        let mut before: Option<Vec<u8>> = None;
+        for count in [1, 3, 7, 10, 12] {
+            let body = speaker.body(&with_tools(talk[..count].to_vec())).unwrap();
+            if let Some(before) = &before {
+                let open = before.len() - before.iter().rev().take_while(|byte| b"]}".contains(byte)).count();
+                assert!(body.starts_with(&before[..open]), "{format:?} after {count} messages");
+            }
+            before = Some(body);
+        }
+    }
+}
+
+fn with_tools(messages: Vec<ChatMessage>) -> ModelRequest {
+    let spec = tenure_core::tool::ToolSpec {
+        name: "look".into(),
+        description: "Looks.".into(),
+        input_schema: json!({ "type": "object" }),
+        kind: ToolKind::Read,
+    };
+    ModelRequest { tools: Arc::from([spec]), system: vec!["Be kind.".into(), "Be exact.".into()], ..request(messages) }
+}
+
+#[tokio::test]
+async fn results_follow_their_calls_in_order_and_none_is_missing() {
+    let (one, two) = (call(1, Some("call_a"), json!({})), call(2, Some("call_b"), json!({})));
+    for format in Format::ALL {
+        // The second call never got a result, and somebody spoke before the first one had.
+        let talk =
+            vec![user("go"), asks("", vec![], vec![one.clone(), two.clone()]), user("wait"), result(&one, true, "A")];
+        let body = sent(format, entry(), talk).await;
+        let text = serde_json::to_string(conversation(format, &body)).unwrap();
+        let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("{format:?}: no {what} in {text}"));
+        assert!(place("\"A\"") < place("There is no result"), "{format:?}: {text}");
+        assert!(place("There is no result") < place("wait"), "{format:?}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn calls_have_names_that_differ_and_that_every_vendor_takes() {
+    let strange = call(3, Some("a b|c"), json!({}));
+    let (one, again) = (call(1, Some("call_0"), json!({})), call(2, Some("call_0"), json!({})));
+    let talk = vec![
+        user("go"),
+        asks("", vec![], vec![one.clone()]),
+        result(&one, true, "1"),
+        asks("", vec![], vec![again.clone(), strange.clone()]),
+        result(&again, true, "2"),
+        result(&strange, true, "3"),
+    ];
+    let body = sent(Format::Anthropic, entry(), talk).await;
+    let ids: Vec<&str> = conversation(Format::Anthropic, &body)
+        .iter()
+        .flat_map(|message| message["content"].as_array().unwrap())
+        .filter_map(|block| block["id"].as_str().or_else(|| block["tool_use_id"].as_str()))
+        .collect();
+    let (second, third) = (again.id.to_string(), strange.id.to_string());
+    assert_eq!(ids, ["call_0", "call_0", second.as_str(), third.as_str(), second.as_str(), third.as_str()]);
+}
+
+#[tokio::test]
+async fn thinking_goes_back_to_the_format_that_made_it_and_to_no_other() {
+    let item = json!({ "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "zzz" }).to_string();
+    let thinking = vec![
+        thought("Hm.", "sig-a", "anthropic"),
+        thought("", "hidden-a", "anthropic-redacted"),
+        thought("Hm.", &item, "responses"),
+        thought("", "sig-g", "gemini-call-0"),
+        Thinking { text: "aloud".into(), signature: None, origin: Some("chat".into()) },
+    ];
+    let one = call(1, Some("call_a"), json!({}));
+    let talk = || vec![user("go"), asks("", thinking.clone(), vec![one.clone()]), result(&one, true, "1")];
+    let reply = |format: Format, body: &Value| conversation(format, body)[1].clone();
+
+    let body = sent(Format::Anthropic, entry(), talk()).await;
+    assert_eq!(
+        reply(Format::Anthropic, &body)["content"],
+        json!([
+            { "type": "thinking", "thinking": "Hm.", "signature": "sig-a" },
+            { "type": "redacted_thinking", "data": "hidden-a" },
+            { "type": "tool_use", "id": "call_a", "name": "look", "input": {} },
+        ])
+    );
+    let body = sent(Format::Responses, entry(), talk()).await;
+    assert_eq!(reply(Format::Responses, &body)["encrypted_content"], "zzz");
+    let body = sent(Format::Gemini, entry(), talk()).await;
+    let expected =
+        json!({ "functionCall": { "id": "call_a", "name": "look", "args": {} }, "thoughtSignature": "sig-g" });
+    assert_eq!(reply(Format::Gemini, &body)["parts"], json!([expected]));
+    let body = sent(Format::Chat, entry(), talk()).await;
+    assert_eq!(reply(Format::Chat, &body).get("reasoning_content"), None);
+    let body = sent(Format::Chat, Entry { sends_reasoning: true, ..entry() }, talk()).await;
+    assert_eq!(reply(Format::Chat, &body)["reasoning_content"], "aloud");
+}
+
+#[tokio::test]
+async fn attachments_are_sent_as_each_vendor_takes_them() {
+    let parts = vec![
+        Part::text("look"),
+        Part::Image { r#ref: "attachments/a.png".into(), mime_type: "image/png".into() },
+        Part::File { r#ref: "attachments/b.pdf".into(), mime_type: "application/pdf".into() },
+        Part::File { r#ref: "attachments/c.md".into(), mime_type: "text/markdown".into() },
+    ];
+    for format in Format::ALL {
+        let entry = Entry { takes: vec![PartKind::Image, PartKind::File], ..entry() };
+        let mut request = request(vec![ChatMessage::User { parts: parts.clone() }]);
+        for (name, bytes) in [("a.png", &b"PNG"[..]), ("b.pdf", b"PDF"), ("c.md", b"# words")] {
+            request.files.insert(format!("attachments/{name}"), Arc::from(bytes));
+        }
+        let speaker = speaker(format, entry).await;
+        let text = String::from_utf8(speaker.body(&request).unwrap()).unwrap();
+        for expected in ["UE5H", "UERG", "# words", "image/png", "application/pdf"] {
+            assert!(text.contains(expected), "{format:?} lacks {expected}: {text}");
+        }
+        request.files.clear();
+        assert!(speaker.body(&request).unwrap_err().message.contains("attachments/a.png"), "{format:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_stable_part_and_the_end_are_marked_for_the_cache() {
+    let speaker = speaker(Format::Anthropic, entry()).await;
+    let body: Value = serde_json::from_slice(&speaker.body(&with_tools(long_talk())).unwrap()).unwrap();
+    assert_eq!(body["cache_control"], json!({ "type": "ephemeral" }));
+    assert_eq!(body["system"][0].get("cache_control"), None);
+    assert_eq!(body["system"][1]["cache_control"], json!({ "type": "ephemeral" }));
+    assert!(!body["messages"].to_string().contains("cache_control"));
+}
+
+#[tokio::test]
+async fn a_context_that_begins_with_a_reply_is_given_a_beginning() {
+    for format in [Format::Anthropic, Format::Gemini] {
+        let body = sent(format, entry(), vec![assistant("so"), user("go on")]).await;
+        assert_eq!(conversation(format, &body)[0]["role"], "user");
+        assert_eq!(conversation(format, &body).len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn a_schema_for_the_reply_is_sent_in_the_vendors_own_way() {
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
+    for (format, place) in [
+        (Format::Anthropic, "/output_config/format/schema"),
+        (Format::Chat, "/response_format/json_schema/schema"),
+        (Format::Responses, "/text/format/schema"),
+        (Format::Gemini, "/generationConfig/responseJsonSchema"),
+    ] {
+        let request = ModelRequest { output_schema: Some(Arc::new(schema.clone())), ..request(vec![user("n?")]) };
+        let body: Value = serde_json::from_slice(&speaker(format, entry()).await.body(&request).unwrap()).unwrap();
+        assert_eq!(body.pointer(place), Some(&schema), "{format:?}: {body}");
+    }
+}

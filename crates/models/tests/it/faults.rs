@@ -1,0 +1,225 @@
+//! Refusals and broken streams: which kind of fault they are, what they say, and when to come back.
+
+use serde_json::{Value, json};
+use tenure_core::model::{Fault, FaultKind};
+use tenure_models::Model;
+use tenure_testkit::vendor::{Answer, FakeVendor, Format};
+
+use crate::{
+    contract::{entry, listen, model},
+    request::{request, user},
+};
+
+async fn refused(format: Format, answer: Answer) -> Fault {
+    let vendor = FakeVendor::start().await;
+    vendor.plan(answer);
+    match model(&vendor, format, entry()).stream(request(vec![user("hi")])).await {
+        Ok(_) => panic!("{format:?}: a refusal was taken for a reply"),
+        Err(fault) => fault,
+    }
+}
+
+fn anthropic(kind: &str, message: &str) -> Value {
+    json!({ "type": "error", "error": { "type": kind, "message": message }, "request_id": "req_1" })
+}
+
+fn openai(kind: &str, code: &str, message: &str) -> Value {
+    json!({ "error": { "message": message, "type": kind, "code": code, "param": null } })
+}
+
+fn google(code: u16, status: &str, message: &str) -> Value {
+    json!({ "error": { "code": code, "status": status, "message": message } })
+}
+
+#[tokio::test]
+async fn each_refusal_is_of_its_kind() {
+    use FaultKind::*;
+    let a = Format::Anthropic;
+    let (c, r, g) = (Format::Chat, Format::Responses, Format::Gemini);
+    let rows: Vec<(Format, u16, Value, FaultKind)> = vec![
+        (a, 400, anthropic("invalid_request_error", "max_tokens: too many"), BadRequest),
+        (
+            a,
+            400,
+            anthropic("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
+            ContextOverflow,
+        ),
+        (a, 400, anthropic("invalid_request_error", "Your credit balance is too low to access the API"), Quota),
+        (a, 401, anthropic("authentication_error", "invalid x-api-key"), Auth),
+        (a, 403, anthropic("permission_error", "not for you"), Auth),
+        (a, 404, anthropic("not_found_error", "model: m"), UnknownModel),
+        (a, 413, anthropic("request_too_large", "too large"), ContextOverflow),
+        (a, 429, anthropic("rate_limit_error", "slow down"), RateLimited),
+        (a, 500, anthropic("api_error", "oops"), Server),
+        (a, 529, anthropic("overloaded_error", "Overloaded"), Overloaded),
+        (c, 400, openai("invalid_request_error", "context_length_exceeded", "too long"), ContextOverflow),
+        (
+            c,
+            400,
+            json!({ "error": { "code": 400, "type": "exceed_context_size_error", "message": "the request exceeds the available context size" } }),
+            ContextOverflow,
+        ),
+        (c, 401, openai("invalid_request_error", "invalid_api_key", "Incorrect API key"), Auth),
+        (c, 402, json!({ "error": { "message": "pay", "code": 402 } }), Quota),
+        (c, 404, openai("invalid_request_error", "model_not_found", "no such model"), UnknownModel),
+        (c, 404, json!({ "error": "model 'm' not found" }), UnknownModel),
+        (c, 429, openai("insufficient_quota", "insufficient_quota", "You exceeded your current quota"), Quota),
+        (c, 429, openai("requests", "rate_limit_exceeded", "Rate limit reached"), RateLimited),
+        (c, 422, json!({ "detail": "unprocessable" }), BadRequest),
+        (c, 502, json!("bad gateway"), Server),
+        (c, 503, json!({ "error": { "message": "The server is overloaded" } }), Overloaded),
+        (r, 500, openai("server_error", "", "try again"), Server),
+        (r, 408, json!({}), Server),
+        (g, 400, google(400, "INVALID_ARGUMENT", "bad field"), BadRequest),
+        (
+            g,
+            400,
+            json!({ "error": { "code": 400, "status": "INVALID_ARGUMENT", "message": "API key not valid", "details": [{ "reason": "API_KEY_INVALID" }] } }),
+            Auth,
+        ),
+        (
+            g,
+            400,
+            google(
+                400,
+                "INVALID_ARGUMENT",
+                "The input token count (1100000) exceeds the maximum number of tokens allowed",
+            ),
+            ContextOverflow,
+        ),
+        (g, 403, google(403, "PERMISSION_DENIED", "no"), Auth),
+        (g, 404, google(404, "NOT_FOUND", "models/m is not found"), UnknownModel),
+        (g, 429, google(429, "RESOURCE_EXHAUSTED", "quota"), RateLimited),
+        (g, 500, google(500, "INTERNAL", "oops"), Server),
+        (g, 503, google(503, "UNAVAILABLE", "overloaded"), Overloaded),
+    ];
+    for (format, status, body, kind) in rows {
+        let fault = refused(format, Answer::json(status, &body)).await;
+        assert_eq!(fault.kind, kind, "{format:?} {status} {body}: {}", fault.message);
+        assert!(fault.message.starts_with(&format!("fake: HTTP {status}")), "{}", fault.message);
+        assert!(!fault.message.contains("key-of-the-fake"), "{}", fault.message);
+        if let Some(words) = body.pointer("/error/message").and_then(Value::as_str) {
+            assert!(fault.message.contains(words), "the vendor's words are shown: {}", fault.message);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refused_key_says_where_it_came_from() {
+    let fault =
+        refused(Format::Anthropic, Answer::json(401, &anthropic("authentication_error", "invalid x-api-key"))).await;
+    assert!(fault.message.contains("FAKE_API_KEY"), "{}", fault.message);
+    assert!(fault.message.contains("[providers.fake]"), "{}", fault.message);
+}
+
+#[tokio::test]
+async fn the_time_to_come_back_is_read_in_all_its_forms() {
+    let busy = || Answer::json(429, &json!({ "error": { "type": "rate_limit_error", "message": "slow down" } }));
+    for (name, value, expected) in [
+        ("retry-after", "7", Some(7_000)),
+        ("retry-after", "0.25", Some(250)),
+        ("retry-after-ms", "1500", Some(1_500)),
+        ("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT", Some(0)),
+        ("retry-after", "soon", None),
+        ("retry-after", "-3", None),
+    ] {
+        let fault = refused(Format::Chat, busy().with_header(name, value)).await;
+        assert_eq!(fault.retry_after_ms, expected, "{name}: {value}");
+    }
+    let both = busy().with_header("retry-after", "9").with_header("retry-after-ms", "20");
+    assert_eq!(refused(Format::Chat, both).await.retry_after_ms, Some(20));
+    let in_an_hour = httpdate::fmt_http_date(std::time::SystemTime::now() + std::time::Duration::from_secs(3600));
+    let wait = refused(Format::Chat, busy().with_header("retry-after", &in_an_hour)).await.retry_after_ms.unwrap();
+    assert!((3_500_000..=3_600_000).contains(&wait), "{wait}");
+    let details = json!([{ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "3.5s" }]);
+    let body = json!({ "error": { "code": 429, "status": "RESOURCE_EXHAUSTED", "message": "x", "details": details } });
+    assert_eq!(refused(Format::Gemini, Answer::json(429, &body)).await.retry_after_ms, Some(3_500));
+}
+
+#[tokio::test]
+async fn the_vendors_word_on_retries_counts() {
+    let body = json!({ "error": { "message": "x" } });
+    let fault = refused(Format::Chat, Answer::json(500, &body).with_header("x-should-retry", "false")).await;
+    assert!(!fault.kind.retryable(), "{fault:?}");
+    let fault = refused(Format::Chat, Answer::json(400, &body).with_header("x-should-retry", "true")).await;
+    assert!(fault.kind.retryable(), "{fault:?}");
+}
+
+#[tokio::test]
+async fn errors_inside_a_stream_are_told_apart() {
+    use FaultKind::*;
+    let named = |value: &Value| format!("event: {}\ndata: {value}\n\n", value["type"].as_str().unwrap_or_default());
+    let plain = |value: &Value| format!("data: {value}\n\n");
+    let rows = vec![
+        (Format::Anthropic, named(&anthropic("overloaded_error", "Overloaded")), Overloaded),
+        (Format::Anthropic, named(&anthropic("api_error", "oops")), Server),
+        (Format::Chat, plain(&openai("server_error", "", "oops")), Server),
+        (Format::Chat, plain(&json!({ "error": { "code": 429, "message": "slow" } })), RateLimited),
+        (
+            Format::Responses,
+            named(&json!({ "type": "error", "code": "rate_limit_exceeded", "message": "slow" })),
+            RateLimited,
+        ),
+        (
+            Format::Responses,
+            named(
+                &json!({ "type": "response.failed", "response": { "error": { "code": "server_error", "message": "oops" } } }),
+            ),
+            Server,
+        ),
+        (Format::Gemini, plain(&google(503, "UNAVAILABLE", "overloaded")), Overloaded),
+        (Format::Gemini, plain(&json!({ "promptFeedback": { "blockReason": "SAFETY" } })), BadRequest),
+        (Format::Gemini, plain(&json!({ "candidates": [{ "finishReason": "MALFORMED_FUNCTION_CALL" }] })), Malformed),
+    ];
+    for (format, events, kind) in rows {
+        let vendor = FakeVendor::start().await;
+        vendor.plan(Answer::events(events.clone()));
+        let (_, fault) = listen(&model(&vendor, format, entry())).await;
+        assert_eq!(fault.map(|fault| fault.kind), Some(kind), "{format:?} {events}");
+    }
+}
+
+#[tokio::test]
+async fn garbage_is_malformed_and_never_a_panic() {
+    for format in Format::ALL {
+        for garbage in [
+            "data: {\n\n",
+            "data: null\n\n",
+            "data: []\n\n",
+            "data: {\"type\":\"content_block_delta\",\"index\":9,\"delta\":{\"type\":\"text_delta\",\"text\":\"x\"}}\n\n",
+            "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0}]}}]}\n\n",
+            "data: {\"type\":\"response.output_text.delta\",\"output_index\":3,\"delta\":\"x\"}\n\n",
+            "data: {\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{}}]}}]}\n\n",
+            "data: [DONE]\n\n",
+            "\0\u{1}\n\n\n",
+        ] {
+            let vendor = FakeVendor::start().await;
+            vendor.plan(Answer::events(garbage));
+            let (heard, fault) = listen(&model(&vendor, format, entry())).await;
+            assert!(!matches!(heard.end, Some(Ok(_))), "{format:?}: {garbage:?} was taken for a reply");
+            assert!(fault.is_none_or(|fault| fault.kind == FaultKind::Malformed), "{format:?}: {garbage:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_vendor_that_is_not_there_is_a_fault_of_the_network() {
+    for format in Format::ALL {
+        let vendor = FakeVendor::start().await;
+        let model = model(&vendor, format, entry());
+        let address = vendor.address();
+        drop(vendor);
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        let Err(fault) = model.stream(request(vec![user("hi")])).await.map(|_| ()) else { panic!("nobody is there") };
+        assert_eq!(fault.kind, FaultKind::Network, "{}", fault.message);
+        assert!(fault.message.contains(&address.to_string()), "{}", fault.message);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_stream_is_said_to_be_none() {
+    let page = Answer { status: 200, headers: vec![("content-type".into(), "text/html".into())], pieces: vec![] };
+    let fault = refused(Format::Chat, page).await;
+    assert_eq!(fault.kind, FaultKind::Malformed);
+    assert!(fault.message.contains("text/html"), "{}", fault.message);
+}
