@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     budget::Budgets,
-    event::{Actor, ContextSeeded},
+    event::{Actor, ContextCompacted, ContextSeeded},
     ids::{CallId, MessageId, TurnId},
     message::{Attachment, Delivery, Part, Role},
     model::{Fault, MicroUsd, StopReason, Thinking, Usage},
@@ -52,6 +52,8 @@ pub enum Command {
     Attach {
         attachment: Attachment,
     },
+    /// Summarizes the older part of the context.
+    Compact,
     End {
         reason: Option<String>,
     },
@@ -87,6 +89,7 @@ impl Command {
             Command::Resume { .. } => "resume",
             Command::Update(_) => "update",
             Command::Attach { .. } => "attachments",
+            Command::Compact => "compact",
             Command::End { .. } => "end",
         }
     }
@@ -152,6 +155,10 @@ pub enum Answer {
     Attached {
         attachment: Attachment,
     },
+    /// It is under way; `context_compacted` or `compaction_failed` follows.
+    Compacting {
+        seq: u64,
+    },
     Ended {
         status: String,
     },
@@ -187,6 +194,23 @@ pub enum Input {
     },
     /// What was read from the workspace before a model call.
     ContextFound(ContextSeeded),
+    /// How much of the window the next request would take.
+    ContextMeasured {
+        turn: TurnId,
+        tokens: u64,
+        window: u64,
+    },
+    /// The summary that a `Compact` effect was to make.
+    Compacted {
+        attempt: u32,
+        compacted: ContextCompacted,
+    },
+    CompactFailed {
+        attempt: u32,
+        fault: Fault,
+        usage: Usage,
+        cost: Option<MicroUsd>,
+    },
     ModelDone {
         turn: TurnId,
         step: u32,

@@ -8,9 +8,9 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    event::{Body, CallOrigin, ContextSeeded, Event},
+    event::{Body, CallOrigin, ContextCompacted, ContextSeeded, Event},
     ids::{CallId, MessageId, SessionId, TurnId},
-    message::{Part, Role, joined_text},
+    message::{MessageRef, Part, Role, joined_text},
     model::Thinking,
     redact::marks_in,
     session::Session,
@@ -53,36 +53,50 @@ pub struct RequestMeta {
 /// The conversation so far, extended event by event.
 #[derive(Debug, Clone, Default)]
 pub struct Transcript {
-    messages: Vec<Arc<ChatMessage>>,
+    entries: Vec<Entry>,
     /// Bodies by id: a message enters the conversation when a turn takes it in, and again when that turn is retried.
-    bodies: HashMap<MessageId, Arc<ChatMessage>>,
+    bodies: HashMap<MessageId, Entry>,
+    /// Messages that a turn took in and whose bodies are not here, by their place and the event that holds them.
+    missing: Vec<(usize, MessageRef)>,
     provider_ids: HashMap<CallId, String>,
-    /// Secrets whose marks the model was rightly shown: by a person, or in a result that held their value.
-    shown_secrets: BTreeSet<String>,
     seeded: Option<Arc<str>>,
+}
+
+/// One message of the conversation, and where it comes from.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub message: Arc<ChatMessage>,
+    /// The event by which it entered.
+    pub seq: u64,
+    /// The event that holds its body.
+    pub body_seq: u64,
+    /// Secrets whose marks it rightly shows: those of a person's words, or of a result that held their value.
+    secrets: Vec<String>,
 }
 
 impl Transcript {
     pub fn push(&mut self, event: &Event) {
-        if let Body::ToolCallCompleted(done) = &event.body {
-            self.shown_secrets.extend(done.result.redacted.iter().cloned());
-        }
         match &event.body {
             Body::MessageAdded(added) => {
-                self.shown_secrets.extend(marks_in(&joined_text(&added.parts)).map(str::to_owned));
+                let secrets = marks_in(&joined_text(&added.parts)).map(str::to_owned).collect();
                 let parts = added.parts.clone();
                 let message = match added.role {
                     Role::System => ChatMessage::System { parts },
                     Role::User | Role::Assistant | Role::Tool => ChatMessage::User { parts },
                 };
-                self.bodies.insert(added.message_id, Arc::new(message));
+                let entry = Entry { message: Arc::new(message), seq: event.seq, body_seq: event.seq, secrets };
+                self.bodies.insert(added.message_id, entry);
             }
             Body::TurnStarted(started) => {
                 for message in &started.messages {
-                    self.deliver(message.id);
+                    self.deliver(*message, event.seq);
                 }
             }
-            Body::MessageDelivered(delivered) => self.deliver(delivered.message_id),
+            // A message that waits to steer is never left behind by a compaction.
+            Body::MessageDelivered(delivered) => {
+                self.deliver(MessageRef { id: delivered.message_id, seq: event.seq }, event.seq);
+            }
+            Body::ContextCompacted(compacted) => self.compact(compacted, event.seq),
             Body::ContextSeeded(seeded) => self.seeded = seed_text(seeded),
             Body::ModelOutputCompleted(output) => {
                 for call in &output.tool_calls {
@@ -90,20 +104,19 @@ impl Transcript {
                         self.provider_ids.insert(call.id, provider_id.clone());
                     }
                 }
-                self.messages.push(Arc::new(ChatMessage::Assistant {
-                    text: output.text.clone(),
-                    thinking: output.thinking.clone(),
-                    calls: output.tool_calls.clone(),
-                }));
+                let (text, thinking) = (output.text.clone(), output.thinking.clone());
+                let message = ChatMessage::Assistant { text, thinking, calls: output.tool_calls.clone() };
+                self.add(message, event.seq, vec![]);
             }
             Body::ToolCallCompleted(done) if done.origin == CallOrigin::Model => {
-                self.messages.push(Arc::new(ChatMessage::Tool {
+                let message = ChatMessage::Tool {
                     call: done.tool_call_id,
                     provider_id: self.provider_ids.remove(&done.tool_call_id),
                     name: done.name.clone(),
                     ok: done.result.ok,
                     parts: done.result.parts.clone(),
-                }));
+                };
+                self.add(message, event.seq, done.result.redacted.clone());
             }
             // Verification was asked for by policy, so no call of the model's waits for it: it comes as a note.
             Body::ToolCallCompleted(done) => {
@@ -115,7 +128,7 @@ impl Transcript {
                 };
                 let mut parts = vec![Part::text(format!("Verification after your changes {verdict}.\n"))];
                 parts.extend(done.result.parts.iter().cloned());
-                self.messages.push(Arc::new(ChatMessage::User { parts }));
+                self.add(ChatMessage::User { parts }, event.seq, done.result.redacted.clone());
             }
             Body::SessionCreated(_)
             | Body::SessionUpdated(_)
@@ -133,6 +146,8 @@ impl Transcript {
             | Body::TurnInterrupted(_)
             | Body::TurnResumed(_)
             | Body::CancelRequested(_)
+            | Body::CompactionStarted(_)
+            | Body::CompactionFailed(_)
             | Body::ModelAttemptFailed(_)
             | Body::ToolCallStarted(_)
             | Body::ApprovalRequested(_)
@@ -148,10 +163,47 @@ impl Transcript {
         }
     }
 
-    fn deliver(&mut self, id: MessageId) {
-        if let Some(message) = self.bodies.get(&id) {
-            self.messages.push(message.clone());
+    fn add(&mut self, message: ChatMessage, seq: u64, secrets: Vec<String>) {
+        self.entries.push(Entry { message: Arc::new(message), seq, body_seq: seq, secrets });
+    }
+
+    fn deliver(&mut self, message: MessageRef, seq: u64) {
+        match self.bodies.get(&message.id) {
+            Some(entry) => self.entries.push(Entry { seq, ..entry.clone() }),
+            // It was added before what the context still holds: a turn of long ago is tried again.
+            None => {
+                self.missing.push((self.entries.len(), message));
+                self.add(ChatMessage::User { parts: vec![] }, seq, vec![]);
+            }
         }
+    }
+
+    /// Where the bodies stand that are not here; each is to be handed to `supply`.
+    pub fn missing(&self) -> impl Iterator<Item = u64> + '_ {
+        self.missing.iter().map(|(_, message)| message.seq)
+    }
+
+    /// Takes in the event that holds a missing body.
+    pub fn supply(&mut self, event: &Event) {
+        self.push(event);
+        let Body::MessageAdded(added) = &event.body else { return };
+        let Some(body) = self.bodies.get(&added.message_id).cloned() else { return };
+        for (index, _) in self.missing.iter().filter(|(_, message)| message.id == added.message_id) {
+            if let Some(entry) = self.entries.get_mut(*index) {
+                *entry = Entry { seq: entry.seq, ..body.clone() };
+            }
+        }
+        self.missing.retain(|(_, message)| message.id != added.message_id);
+    }
+
+    /// The older part gives way to its summary. What is no longer shown cannot be named any more.
+    fn compact(&mut self, compacted: &ContextCompacted, seq: u64) {
+        let kept = self.entries.iter().position(|entry| entry.seq >= compacted.kept_from).unwrap_or(self.entries.len());
+        let message = Arc::new(ChatMessage::User { parts: vec![Part::text(summary_text(&compacted.summary))] });
+        let summary = Entry { message, seq, body_seq: seq, secrets: compacted.secrets.clone() };
+        self.entries.splice(..kept, [summary]);
+        self.missing.retain(|(index, _)| *index >= kept);
+        self.missing.iter_mut().for_each(|(index, _)| *index = *index - kept + 1);
     }
 
     /// The request of the step that the session's open turn waits for.
@@ -163,7 +215,7 @@ impl Transcript {
         Some(ModelRequest {
             model: turn.model.clone(),
             system,
-            messages: self.messages.clone(),
+            messages: self.entries.iter().map(|entry| entry.message.clone()).collect(),
             tools,
             files: BTreeMap::new(),
             output_schema: None,
@@ -177,13 +229,23 @@ impl Transcript {
     }
 
     /// Secrets that the model may name, so that a tool gets their values.
-    pub fn shown_secrets(&self) -> &BTreeSet<String> {
-        &self.shown_secrets
+    pub fn shown_secrets(&self) -> BTreeSet<String> {
+        let waiting = self.bodies.values();
+        self.entries.iter().chain(waiting).flat_map(|entry| entry.secrets.iter().cloned()).collect()
     }
 
-    pub fn messages(&self) -> &[Arc<ChatMessage>] {
-        &self.messages
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
     }
+
+    pub fn messages(&self) -> impl Iterator<Item = &ChatMessage> {
+        self.entries.iter().map(|entry| &*entry.message)
+    }
+}
+
+/// How the model is told of what it can no longer see.
+fn summary_text(summary: &str) -> String {
+    format!("The earlier part of this conversation was summarized:\n\n{summary}")
 }
 
 fn seed_text(seeded: &ContextSeeded) -> Option<Arc<str>> {

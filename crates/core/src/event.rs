@@ -208,6 +208,9 @@ bodies! {
     TurnResumed "turn_resumed",
     CancelRequested "cancel_requested",
     ContextSeeded "context_seeded",
+    CompactionStarted "compaction_started",
+    ContextCompacted "context_compacted",
+    CompactionFailed "compaction_failed",
     ModelOutputCompleted "model_output_completed",
     ModelAttemptFailed "model_attempt_failed",
     ToolCallStarted "tool_call_started",
@@ -325,6 +328,38 @@ data! {
     /// One file, cut where it is too long.
     SeedFile { path: String, text: String, #[serde(default, skip_serializing_if = "std::ops::Not::not")] truncated: bool, }
 
+    /// The older part of the context is being summarized.
+    CompactionStarted {
+        trigger: CompactTrigger,
+        /// The turn waits for it; otherwise it goes on beside it.
+        blocking: bool,
+        /// Tokens of the context, where they were measured.
+        #[serde(default, skip_serializing_if = "Option::is_none")] tokens: Option<u64>,
+    }
+    /// From now on the model is shown this summary in place of what came before `kept_from`. The log keeps everything.
+    ContextCompacted {
+        trigger: CompactTrigger,
+        summary: String,
+        /// Secrets whose marks the summary rightly shows.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] secrets: Vec<String>,
+        /// The first event whose message is still shown as it is.
+        kept_from: u64,
+        /// The first event that is needed to show it.
+        context_from: u64,
+        tokens_before: u64,
+        tokens_after: u64,
+        model: String,
+        usage: Usage,
+        cost_micro_usd: Option<MicroUsd>,
+    }
+    /// The context stays as it was, for now or until it is asked for again.
+    CompactionFailed {
+        reason: Fault,
+        usage: Usage,
+        cost_micro_usd: Option<MicroUsd>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] retry_at: Option<Timestamp>,
+    }
+
     /// A model's whole reply.
     ModelOutputCompleted {
         message_id: MessageId,
@@ -429,6 +464,19 @@ pub enum SeedSource {
     New,
     Startup,
     Resume,
+}
+
+/// Why a context was compacted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum CompactTrigger {
+    /// It had grown to the policy's share of the window.
+    Threshold,
+    /// The vendor refused it as too long.
+    Overflow,
+    /// Somebody asked for it.
+    Asked,
 }
 
 /// Who asked for a call.

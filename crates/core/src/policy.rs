@@ -13,6 +13,37 @@ pub struct Policy {
     pub verify: VerifyPolicy,
     pub patch_review: PatchReview,
     pub recovery: RecoveryPolicy,
+    #[serde(skip_serializing_if = "CompactionPolicy::is_usual")]
+    pub compaction: CompactionPolicy,
+}
+
+/// When the older part of a context is summarized.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct CompactionPolicy {
+    /// Without being asked.
+    pub auto: bool,
+    /// It begins, beside the turn, when the context takes this share of the model's window.
+    pub from_percent: u8,
+    /// From this share on the turn waits for it.
+    pub block_percent: u8,
+}
+
+impl Default for CompactionPolicy {
+    fn default() -> Self {
+        Self { auto: true, from_percent: 80, block_percent: 95 }
+    }
+}
+
+impl CompactionPolicy {
+    fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub fn is_sane(&self) -> bool {
+        0 < self.from_percent && self.from_percent <= self.block_percent && self.block_percent <= 100
+    }
 }
 
 /// When a tool call needs a yes.

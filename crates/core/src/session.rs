@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     budget::{Breach, Budgets, Spent},
     command::{Answer, Verdict},
-    event::{CallOrigin, Verification},
+    event::{CallOrigin, CompactTrigger, Verification},
     ids::{CallId, MessageId, SessionId, TurnId},
     message::{Attachment, MessageRef},
+    model::is_zero,
     policy::{Policy, Scope},
     time::Timestamp,
     tool::{Intent, ToolCall, VerifyPlan, VerifySource},
@@ -43,6 +44,8 @@ pub const KEY_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 pub const AUTO_RESUMES_MAX: u32 = 3;
 /// Attempts at one model step.
 pub const ATTEMPTS_MAX: u32 = 10;
+/// Compactions of one step's context that a vendor still refuses as too long.
+pub const COMPACTIONS_MAX: u32 = 2;
 /// How long one model step is retried.
 pub const RETRYING_MS_MAX: u64 = 15 * 60 * 1000;
 
@@ -117,6 +120,12 @@ pub struct Session {
     pub seed: Option<Seed>,
     /// The first event that the present context holds.
     pub context_from: u64,
+    /// The older part of the context is being summarized.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compaction: Option<Compaction>,
+    /// Tokens of the context after the last compaction: one that did not help is not repeated at once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub compacted_to: u64,
     /// What settled turns and children have used.
     pub total: Spent,
     pub children: Vec<SessionId>,
@@ -155,6 +164,15 @@ pub struct Seed {
     pub seq: u64,
     pub digest: String,
     pub verify: Option<VerifyPlan>,
+}
+
+/// A compaction under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compaction {
+    pub trigger: CompactTrigger,
+    /// The open turn waits for it.
+    pub blocking: bool,
+    pub attempts: Attempts,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -220,6 +238,13 @@ pub struct Turn {
     pub verification: Verification,
     pub verify_failures: u32,
     pub auto_resumes: u32,
+    /// Compactions since the last reply: one that does not help is not repeated for ever.
+    #[serde(default, skip_serializing_if = "is_none_yet")]
+    pub compactions: u32,
+}
+
+fn is_none_yet(count: &u32) -> bool {
+    *count == 0
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -404,7 +429,12 @@ impl Session {
 
     /// Whether anything is left to do or to answer.
     pub fn is_pending(&self) -> bool {
-        self.turn.is_some()
+        self.turn.is_some() || self.compaction.is_some()
+    }
+
+    /// Whether the open turn waits for a shorter context.
+    pub fn waits_for_compaction(&self) -> bool {
+        self.compaction.as_ref().is_some_and(|compaction| compaction.blocking)
     }
 
     /// The status of a turn that the state still knows.

@@ -11,11 +11,12 @@ use crate::{
     },
     ids::{CallId, TurnId},
     message::{Delivery, MessageRef},
-    model::{FaultKind, MicroUsd, Usage},
+    model::{Fault, FaultKind, MicroUsd, Usage},
     policy::{Policy, Scope},
     session::{
-        ANSWERED_MAX, Answered, Attempts, Call, CallState, GRANTS_MAX, KEY_KEPT_MS, KeyRecord, LastOutput, Life,
-        Origin, Phase, QueuedTurn, SETTLED_MAX, Seed, Session, Settings, SettledTurn, Stop, Turn, TurnStatus, key_name,
+        ANSWERED_MAX, Answered, Attempts, Call, CallState, Compaction, GRANTS_MAX, KEY_KEPT_MS, KeyRecord, LastOutput,
+        Life, Origin, Phase, QueuedTurn, SETTLED_MAX, Seed, Session, Settings, SettledTurn, Stop, Turn, TurnStatus,
+        key_name,
     },
     time::Timestamp,
     tool::{CallClass, Outcome, ToolCall, ToolKind},
@@ -52,6 +53,8 @@ impl Session {
             answered: VecDeque::new(),
             seed: None,
             context_from: event.seq,
+            compaction: None,
+            compacted_to: 0,
             total: Spent::default(),
             children: Vec::new(),
             attachments: Vec::new(),
@@ -122,6 +125,30 @@ impl Session {
             Body::ContextSeeded(seeded) => {
                 self.seed = Some(Seed { seq, digest: seeded.digest(), verify: seeded.verify.clone() });
             }
+            Body::CompactionStarted(started) => {
+                let (trigger, blocking) = (started.trigger, started.blocking);
+                self.compaction = Some(Compaction { trigger, blocking, attempts: Attempts::default() });
+                self.with_turn(|turn| turn.compactions += 1);
+            }
+            Body::ContextCompacted(compacted) => {
+                self.compaction = None;
+                self.compacted_to = compacted.tokens_after;
+                self.context_from =
+                    self.first_needed().map_or(compacted.context_from, |seq| seq.min(compacted.context_from));
+                self.pay(&compacted.usage, compacted.cost_micro_usd);
+            }
+            Body::CompactionFailed(failed) => {
+                self.pay(&failed.usage, failed.cost_micro_usd);
+                match failed.retry_at {
+                    None => self.compaction = None,
+                    Some(_) => {
+                        if let Some(compaction) = &mut self.compaction {
+                            compaction.attempts.made += 1;
+                            compaction.attempts.count(&failed.reason, failed.retry_at, at);
+                        }
+                    }
+                }
+            }
             Body::ModelOutputCompleted(output) => self.with_turn(|turn| turn.take_output(output, seq)),
             Body::ModelAttemptFailed(failed) => self.with_turn(|turn| turn.take_failure(failed, at)),
             Body::ToolCallStarted(started) => self.with_turn(|turn| turn.start_call(started)),
@@ -177,6 +204,7 @@ impl Session {
         self.total = Spent::default();
         self.keys = Arc::default();
         self.children.clear();
+        self.compaction = None;
         self.grants.clear();
         self.answered.clear();
         self.with_turn(|turn| {
@@ -192,6 +220,7 @@ impl Session {
     /// Nothing is open when a session ends, unless its log lost the event that tells so.
     fn end(&mut self, life: Life, seq: u64) {
         self.life = life;
+        self.compaction = None;
         while let Some(queued) = self.queue.front().map(|queued| queued.id) {
             self.settle(Some(queued), TurnStatus::Cancelled, seq);
         }
@@ -223,6 +252,19 @@ impl Session {
         keys.retain(|_, kept| kept.at.plus_ms(KEY_KEPT_MS) > at);
         let record = KeyRecord { digest: used.digest.clone(), answer: used.answer.clone(), at };
         keys.insert(key_name(&used.endpoint, &used.key), record);
+    }
+
+    /// The first message that no request has taken in yet.
+    fn first_needed(&self) -> Option<u64> {
+        let queued = self.queue.iter().flat_map(|queued| &queued.messages);
+        let steers = self.turn.iter().flat_map(|turn| &turn.steers);
+        self.unsent.iter().chain(queued).chain(steers).map(|message| message.seq).min()
+    }
+
+    /// Counts what was used outside of the turn's own steps.
+    fn pay(&mut self, usage: &Usage, cost: Option<MicroUsd>) {
+        let spent = self.turn.as_mut().map_or(&mut self.total, |turn| &mut turn.spent);
+        spent.pay(usage, cost);
     }
 
     fn with_turn(&mut self, change: impl FnOnce(&mut Turn)) {
@@ -270,6 +312,7 @@ impl Session {
             verification: Verification::NotNeeded,
             verify_failures: 0,
             auto_resumes: 0,
+            compactions: 0,
         });
     }
 
@@ -313,6 +356,16 @@ impl Session {
                 turn.verification = Verification::Denied;
             }
         });
+    }
+}
+
+impl Attempts {
+    fn count(&mut self, reason: &Fault, retry_at: Option<Timestamp>, at: Timestamp) {
+        self.not_before = retry_at;
+        if reason.kind != FaultKind::Interrupted {
+            self.failed += 1;
+            self.first_failed_at.get_or_insert(at);
+        }
     }
 }
 
@@ -373,6 +426,7 @@ impl Turn {
     fn take_output(&mut self, output: &ModelOutputCompleted, seq: u64) {
         self.step = output.step;
         self.attempts = Attempts::default();
+        self.compactions = 0;
         self.auto_resumes = 0;
         self.spent.steps += 1;
         self.spent.pay(&output.usage, output.cost_micro_usd);
@@ -388,11 +442,7 @@ impl Turn {
     fn take_failure(&mut self, failed: &ModelAttemptFailed, at: Timestamp) {
         self.attempts.made = failed.attempt;
         self.spent.pay(&failed.usage, failed.cost_micro_usd);
-        self.attempts.not_before = failed.retry_at;
-        if failed.reason.kind != FaultKind::Interrupted {
-            self.attempts.failed += 1;
-            self.attempts.first_failed_at.get_or_insert(at);
-        }
+        self.attempts.count(&failed.reason, failed.retry_at, at);
     }
 
     /// The policy's own call enters with its first event; the model's calls are there already.

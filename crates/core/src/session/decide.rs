@@ -6,12 +6,13 @@ use crate::{
     command::{Answer, Command, Input, KeyUse, Refusal},
     event::{Actor, Body, ContextSeeded, Event, SessionCreated, SessionExpired, SessionUpdated},
     ids::{SessionId, TurnId},
-    policy::PatchReview,
+    policy::{PatchReview, Policy},
     session::{KEY_KEPT_MS, Life, Session, key_name},
     time::Moment,
 };
 
 mod commands;
+mod compact;
 mod damaged;
 mod flow;
 mod fork;
@@ -31,15 +32,22 @@ pub struct Decision {
 
 /// The first decision of a session.
 pub fn create(id: SessionId, created: SessionCreated, actor: Actor, moment: &mut Moment) -> Result<Decision, Refusal> {
-    check_policy(created.policy.patch_review)?;
+    check_policy(&created.policy)?;
     let event =
         Event { seq: 1, ts: moment.at, session_id: id, turn_id: None, actor, key: None, body: Body::from(created) };
     let state = Session::born(&event).ok_or_else(Refusal::stale)?;
     Ok(Decision { events: vec![event], state, answer: None })
 }
 
-fn check_policy(review: PatchReview) -> Result<(), Refusal> {
-    match review {
+fn check_policy(policy: &Policy) -> Result<(), Refusal> {
+    if !policy.compaction.is_sane() {
+        return Err(Refusal::new(
+            "unsupported_policy",
+            "compaction needs 0 < from_percent <= block_percent <= 100",
+            "leave compaction out for 80 and 95",
+        ));
+    }
+    match policy.patch_review {
         PatchReview::Off => Ok(()),
         PatchReview::Request | PatchReview::Auto => Err(Refusal::new(
             "unsupported_policy",
@@ -55,6 +63,11 @@ impl Session {
         match input {
             Input::Command { command, actor, key } => self.decide_command(command, actor, key, moment),
             Input::ContextFound(seed) => Ok(self.take_seed(seed, moment)),
+            Input::ContextMeasured { turn, tokens, window } => self.context_measured(turn, tokens, window, moment),
+            Input::Compacted { attempt, compacted } => self.compacted(attempt, compacted, moment),
+            Input::CompactFailed { attempt, fault, usage, cost } => {
+                self.compact_failed(attempt, fault, (usage, cost), moment)
+            }
             Input::ModelDone { turn, step, attempt, output } => self.model_done((turn, step, attempt), output, moment),
             Input::ModelFailed { turn, step, attempt, fault, partial } => {
                 self.model_failed((turn, step, attempt), fault, partial, moment)

@@ -17,6 +17,11 @@ pub enum Effect {
         attempt: u32,
         not_before: Option<Timestamp>,
     },
+    /// Summarizes the older part of the context.
+    Compact {
+        attempt: u32,
+        not_before: Option<Timestamp>,
+    },
     /// Finds out what a write call would do, without doing it.
     PrepareTool {
         turn: TurnId,
@@ -41,14 +46,23 @@ pub enum Effect {
 impl Session {
     /// All effects that should be under way now; whatever else runs is to be stopped.
     pub fn wanted(&self) -> Vec<Effect> {
-        let Some(turn) = &self.turn else { return Vec::new() };
         if self.life != Life::Open {
             return Vec::new();
         }
+        let mut wanted = self.turn.as_ref().map(|turn| self.wanted_by(turn)).unwrap_or_default();
+        wanted.extend(self.compaction.as_ref().map(|compaction| Effect::Compact {
+            attempt: compaction.attempts.made + 1,
+            not_before: compaction.attempts.not_before,
+        }));
+        wanted
+    }
+
+    fn wanted_by(&self, turn: &Turn) -> Vec<Effect> {
         match &turn.phase {
             // A turn that waits for something else starts nothing, but an approval's time passes all the same.
             Phase::Budget(_) | Phase::Interrupted => running_calls(turn).chain(approvals(turn)).collect(),
             Phase::Stopping(_) => vec![Effect::ReportGone { turn: turn.id }],
+            Phase::Going if turn.awaits_model() && self.waits_for_compaction() => Vec::new(),
             Phase::Going if turn.awaits_model() => vec![Effect::CallModel {
                 turn: turn.id,
                 step: turn.next_step(),

@@ -192,7 +192,7 @@ impl Warm {
 
     /// Secrets that the model was shown by a person or by a result, and so may name.
     fn shown_secrets(&self) -> BTreeSet<String> {
-        let mut shown = self.transcript.as_ref().map(|known| known.shown_secrets().clone()).unwrap_or_default();
+        let mut shown = self.transcript.as_ref().map(|known| known.shown_secrets()).unwrap_or_default();
         shown.extend(self.state.settings.system_prompt.iter().flat_map(|text| marks_in(text)).map(str::to_owned));
         shown
     }

@@ -46,6 +46,7 @@ impl Draft<'_> {
             Command::Resume { turn_id } => self.resume(turn_id, actor),
             Command::Update(update) => self.update(*update, actor),
             Command::Attach { attachment } => self.attach(attachment, actor),
+            Command::Compact => Ok(self.compact_asked(actor)),
             Command::End { reason } => self.end(reason, actor),
         }
     }
@@ -321,7 +322,7 @@ impl Draft<'_> {
             return Err(Refusal::new("version_mismatch", message, "read the session again"));
         }
         if let Some(policy) = &updated.policy {
-            check_policy(policy.patch_review)?;
+            check_policy(policy)?;
         }
         if let Some(budgets) = &budgets {
             self.state.budgets.check_raise(budgets)?;

@@ -17,7 +17,8 @@ impl Session {
     pub(super) fn recover(&self, classes: &[(CallId, CallClass)], partial: Partial, moment: &mut Moment) -> Decision {
         let mut draft = Draft::new(self, moment);
         let Some(turn) = &self.turn else { return draft.done() };
-        let cut_model = turn.awaits_model() && turn.attempts.not_before.is_none_or(|at| at <= draft.moment.at);
+        let called = turn.awaits_model() && !self.waits_for_compaction();
+        let cut_model = called && turn.attempts.not_before.is_none_or(|at| at <= draft.moment.at);
         let cut_calls: Vec<&Call> =
             turn.calls.iter().filter(|call| matches!(call.state, CallState::Started { .. })).collect();
         // A write that was being prepared did nothing yet, but its turn was at work: it is cut as well.

@@ -4,8 +4,8 @@ use super::Draft;
 use crate::{
     command::{ModelOutput, Partial, Refusal},
     event::{
-        Actor, ApprovalExpired, ModelAttemptFailed, ModelOutputCompleted, SessionCanceled, ToolCallCompleted,
-        TurnCanceled, TurnExpired,
+        Actor, ApprovalExpired, CompactTrigger, ModelAttemptFailed, ModelOutputCompleted, SessionCanceled,
+        ToolCallCompleted, TurnCanceled, TurnExpired,
     },
     ids::{CallId, TurnId},
     model::{Fault, FaultKind},
@@ -63,6 +63,9 @@ impl Session {
         match retry_at {
             // The next attempt is a new request: the budget is looked at, and what waits to steer it goes along.
             Some(_) => draft.open_step(),
+            None if fault.kind == FaultKind::ContextOverflow && self.may_compact() => {
+                draft.compact(CompactTrigger::Overflow, true, None, Actor::POLICY);
+            }
             None => draft.fail_turn(Actor::SYSTEM, fault.kind.code(), &fault.message),
         }
         Ok(draft.done())
@@ -196,7 +199,7 @@ impl Draft<'_> {
 }
 
 /// When to try again, or `None` where that would not help or was tried enough.
-fn next_try(attempts: &Attempts, fault: &Fault, moment: &Moment) -> Option<Timestamp> {
+pub(super) fn next_try(attempts: &Attempts, fault: &Fault, moment: &Moment) -> Option<Timestamp> {
     if !fault.kind.retryable() || attempts.failed + 1 >= ATTEMPTS_MAX {
         return None;
     }

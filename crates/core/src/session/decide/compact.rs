@@ -1,0 +1,123 @@
+//! Shortening the context: when it begins, what it comes to, and what follows when it fails. The log keeps everything.
+
+use super::{Draft, work::next_try};
+use crate::{
+    command::{Answer, Refusal},
+    event::{Actor, CompactTrigger, CompactionFailed, CompactionStarted, ContextCompacted},
+    ids::TurnId,
+    model::{Fault, FaultKind, MicroUsd, Usage},
+    session::{COMPACTIONS_MAX, Compaction, Decision, Session},
+    time::Moment,
+};
+
+/// A context that has grown by less than this since it was last compacted is left alone.
+const GROWTH_PERCENT_MIN: u64 = 10;
+
+impl Session {
+    /// The next request takes so many tokens of so many: it is time to compact, or not.
+    pub(super) fn context_measured(
+        &self,
+        turn: TurnId,
+        tokens: u64,
+        window: u64,
+        moment: &mut Moment,
+    ) -> Result<Decision, Refusal> {
+        let open = self.turn.as_ref().filter(|open| open.id == turn && open.awaits_model());
+        let open = open.ok_or_else(Refusal::stale)?;
+        let mut draft = Draft::new(self, moment);
+        let policy = &self.policy.compaction;
+        let is_above = |percent: u8| tokens.saturating_mul(100) >= window.saturating_mul(percent.into());
+        let grown = tokens.saturating_sub(self.compacted_to).saturating_mul(100);
+        let has_grown = grown >= window.saturating_mul(GROWTH_PERCENT_MIN);
+        let blocking = is_above(policy.block_percent);
+        let begins = match &self.compaction {
+            None => is_above(policy.from_percent) && has_grown && open.compactions == 0,
+            Some(under_way) => blocking && !under_way.blocking,
+        };
+        if policy.auto && begins {
+            draft.compact(CompactTrigger::Threshold, blocking, Some(tokens), Actor::POLICY);
+        }
+        Ok(draft.done())
+    }
+
+    /// The compaction under way, if this answer is the one it waits for.
+    fn awaited_compaction(&self, attempt: u32) -> Result<&Compaction, Refusal> {
+        let under_way = self.compaction.as_ref().filter(|under_way| under_way.attempts.made + 1 == attempt);
+        under_way.ok_or_else(Refusal::stale)
+    }
+
+    pub(super) fn compacted(
+        &self,
+        attempt: u32,
+        compacted: ContextCompacted,
+        moment: &mut Moment,
+    ) -> Result<Decision, Refusal> {
+        self.awaited_compaction(attempt)?;
+        let sane = self.context_from <= compacted.context_from
+            && compacted.context_from <= compacted.kept_from
+            && compacted.kept_from <= self.seq + 1;
+        if !sane {
+            return Err(Refusal::stale());
+        }
+        let mut draft = Draft::new(self, moment);
+        draft.emit_in_turn(Actor::AGENT, compacted);
+        draft.step_if_awaited();
+        Ok(draft.done())
+    }
+
+    pub(super) fn compact_failed(
+        &self,
+        attempt: u32,
+        fault: Fault,
+        (usage, cost_micro_usd): (Usage, Option<MicroUsd>),
+        moment: &mut Moment,
+    ) -> Result<Decision, Refusal> {
+        let under_way = self.awaited_compaction(attempt)?.clone();
+        let retry_at = next_try(&under_way.attempts, &fault, moment);
+        let mut draft = Draft::new(self, moment);
+        let failed = CompactionFailed { reason: fault.clone(), usage, cost_micro_usd, retry_at };
+        draft.emit_in_turn(Actor::SYSTEM, failed);
+        if retry_at.is_none() && under_way.blocking && draft.awaits_model() {
+            match under_way.trigger {
+                CompactTrigger::Overflow => {
+                    let message = format!("the context is too long for the model and could not be compacted: {fault}");
+                    draft.fail_turn(Actor::SYSTEM, FaultKind::ContextOverflow.code(), &message);
+                }
+                // The vendor has the last word on whether it is too long.
+                CompactTrigger::Threshold | CompactTrigger::Asked => draft.step_if_awaited(),
+            }
+        }
+        Ok(draft.done())
+    }
+
+    /// Whether a shorter context may help the open turn on.
+    pub(super) fn may_compact(&self) -> bool {
+        let tried = self.turn.as_ref().map_or(0, |turn| turn.compactions);
+        self.policy.compaction.auto && tried < COMPACTIONS_MAX
+    }
+}
+
+impl Draft<'_> {
+    pub(super) fn compact(&mut self, trigger: CompactTrigger, blocking: bool, tokens: Option<u64>, actor: Actor) {
+        self.emit_in_turn(actor, CompactionStarted { trigger, blocking, tokens });
+    }
+
+    /// Somebody wants a shorter context; one that is under way will do.
+    pub(super) fn compact_asked(&mut self, actor: Actor) -> Answer {
+        if self.state.compaction.is_none() {
+            self.compact(CompactTrigger::Asked, false, None, actor);
+        }
+        Answer::Compacting { seq: self.state.seq }
+    }
+
+    fn awaits_model(&self) -> bool {
+        self.state.turn.as_ref().is_some_and(|turn| turn.awaits_model())
+    }
+
+    /// The request is made anew: the budget is looked at, and what waits to steer it goes along.
+    fn step_if_awaited(&mut self) {
+        if self.awaits_model() {
+            self.open_step();
+        }
+    }
+}
