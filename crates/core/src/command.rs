@@ -173,6 +173,8 @@ pub struct ModelOutput {
     pub stop_reason: StopReason,
     pub usage: Usage,
     pub cost: Option<MicroUsd>,
+    /// What the request was guessed to have, to learn from; 0 where nobody guessed.
+    pub guessed_tokens: u64,
 }
 
 /// What a reply had shown when it was cut.

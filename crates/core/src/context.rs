@@ -48,6 +48,16 @@ pub struct RequestMeta {
     pub turn_id: TurnId,
     pub step: u32,
     pub attempt: u32,
+    pub purpose: Purpose,
+}
+
+/// What a reply is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The next step of the turn.
+    Step,
+    /// A summary of what the context is to lose.
+    Summary,
 }
 
 /// The conversation so far, extended event by event.
@@ -197,10 +207,12 @@ impl Transcript {
     }
 
     /// The older part gives way to its summary. What is no longer shown cannot be named any more.
-    fn compact(&mut self, compacted: &ContextCompacted, seq: u64) {
+    fn compact(&mut self, compacted: &ContextCompacted, body_seq: u64) {
         let kept = self.entries.iter().position(|entry| entry.seq >= compacted.kept_from).unwrap_or(self.entries.len());
         let message = Arc::new(ChatMessage::User { parts: vec![Part::text(summary_text(&compacted.summary))] });
-        let summary = Entry { message, seq, body_seq: seq, secrets: compacted.secrets.clone() };
+        // It stands before all that it does not tell of, and gives way with it the next time.
+        let seq = compacted.kept_from.saturating_sub(1);
+        let summary = Entry { message, seq, body_seq, secrets: compacted.secrets.clone() };
         self.entries.splice(..kept, [summary]);
         self.missing.retain(|(index, _)| *index >= kept);
         self.missing.iter_mut().for_each(|(index, _)| *index = *index - kept + 1);
@@ -224,6 +236,7 @@ impl Transcript {
                 turn_id: turn.id,
                 step: turn.next_step(),
                 attempt: turn.next_attempt(),
+                purpose: Purpose::Step,
             },
         })
     }

@@ -28,6 +28,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 mod archive;
 mod attach;
 mod clock;
+mod compact;
 mod copy;
 mod export;
 mod feed;

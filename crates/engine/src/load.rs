@@ -4,6 +4,7 @@ use bytes::Bytes;
 use tenure_core::{
     context::Transcript,
     delta::{Delta, Stream},
+    event::Event,
     ids::{SessionId, TurnId},
     session::{Session, Turn},
 };
@@ -51,6 +52,10 @@ pub(crate) fn snapshot(state: &Session) -> Option<Snapshot> {
 /// The conversation up to now, from the first event that the context still holds.
 pub(crate) async fn transcript(store: &dyn Store, state: &Session) -> Result<Transcript, Error> {
     let mut transcript = Transcript::default();
+    // What the workspace says of itself holds on, however much of the conversation is gone.
+    if let Some(seed) = state.seed.as_ref().filter(|seed| seed.seq < state.context_from) {
+        transcript.push(&event(store, state, seed.seq).await?);
+    }
     let mut after = state.context_from.saturating_sub(1);
     while after < state.seq {
         let page = store.read(state.id, after, Limit::default()).await?;
@@ -61,6 +66,22 @@ pub(crate) async fn transcript(store: &dyn Store, state: &Session) -> Result<Tra
         }
     }
     Ok(transcript)
+}
+
+/// Fetches the bodies that a conversation lacks because they stand before its beginning.
+pub(crate) async fn supply(store: &dyn Store, state: &Session, transcript: &mut Transcript) -> Result<(), Error> {
+    let missing: Vec<u64> = transcript.missing().collect();
+    for seq in missing {
+        transcript.supply(&event(store, state, seq).await?);
+    }
+    Ok(())
+}
+
+async fn event(store: &dyn Store, state: &Session, seq: u64) -> Result<Event, Error> {
+    let page = store.read(state.id, seq - 1, Limit { events: 1, ..Limit::default() }).await?;
+    let found = page.iter().find(|stored| stored.seq == seq);
+    let stored = found.ok_or_else(|| Error::Bug(format!("event {seq} is not in the log of {}", state.id)))?;
+    Ok(stored.parse()?)
 }
 
 /// A turn's record: as it was put down if nothing can have come since, or brought up to the log's end, or made from

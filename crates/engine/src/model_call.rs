@@ -10,14 +10,16 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use tenure_core::{
     command::ModelOutput,
-    context::ModelRequest,
+    context::{ChatMessage, ModelRequest},
     delta::Stream,
+    message::Part,
     model::{Fault, FaultKind, MicroUsd, StopReason, Thinking, Usage},
     redact::{Secrets, StreamRedactor, marks_in},
     time::Moment,
     tool::{INPUT_DEPTH_MAX, ToolCall, ToolKind, VerifyPlan, depth},
 };
 use tenure_models::{Model, ModelEvent, Patience};
+use tenure_store::Store;
 use tenure_tools::Registry;
 use tokio::time::Instant;
 
@@ -33,6 +35,8 @@ const CALLS_MAX: u32 = 128;
 pub(crate) struct ModelCall {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) request: ModelRequest,
+    pub(crate) guessed_tokens: u64,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) secrets: Secrets,
     pub(crate) tools: Arc<Registry>,
     pub(crate) verify: Option<VerifyPlan>,
@@ -50,7 +54,7 @@ pub(crate) struct Failed {
 }
 
 impl ModelCall {
-    pub(crate) async fn run(self) -> Result<ModelOutput, Failed> {
+    pub(crate) async fn run(mut self) -> Result<ModelOutput, Failed> {
         let patience = self.model.patience();
         let mut reply = Reply::new(self.secrets.clone());
         let outcome = self.stream(&mut reply, patience).await;
@@ -64,7 +68,8 @@ impl ModelCall {
         }
     }
 
-    async fn stream(&self, reply: &mut Reply, patience: Patience) -> Result<StopReason, Fault> {
+    async fn stream(&mut self, reply: &mut Reply, patience: Patience) -> Result<StopReason, Fault> {
+        self.fetch_files().await?;
         let begun = Instant::now();
         let mut stream = within(patience.first_byte, self.model.stream(self.request.clone())).await??;
         let mut limit = patience.first_byte.saturating_sub(begun.elapsed());
@@ -79,6 +84,28 @@ impl ModelCall {
                 return Ok(stop_reason);
             }
         }
+    }
+
+    /// The bytes of what the messages name.
+    async fn fetch_files(&mut self) -> Result<(), Fault> {
+        let session = self.request.meta.session_id;
+        for message in self.request.messages.clone() {
+            let (ChatMessage::System { parts } | ChatMessage::User { parts } | ChatMessage::Tool { parts, .. }) =
+                &*message
+            else {
+                continue;
+            };
+            for name in parts.iter().filter_map(Part::attachment) {
+                if self.request.files.contains_key(name) {
+                    continue;
+                }
+                let bytes = self.store.blob_get(session, name).await;
+                let bytes = bytes.map_err(|error| Fault::new(FaultKind::Server, error.to_string()))?;
+                let gone = || Fault::new(FaultKind::BadRequest, format!("the bytes of {name} are gone"));
+                self.request.files.insert(name.to_owned(), Arc::from(&*bytes.ok_or_else(gone)?));
+            }
+        }
+        Ok(())
     }
 
     async fn take(&self, reply: &mut Reply, event: ModelEvent) -> Result<Option<StopReason>, Fault> {
@@ -157,7 +184,8 @@ impl ModelCall {
             let why = format!("the reply takes {encoded} bytes to record, more than {EVENT_BYTES_MAX}");
             return Err(Failed { fault: Fault::new(FaultKind::ReplyTooLarge, why), usage, cost });
         }
-        Ok(ModelOutput { text, thinking, calls, stop_reason, usage, cost })
+        let guessed_tokens = self.guessed_tokens;
+        Ok(ModelOutput { text, thinking, calls, stop_reason, usage, cost, guessed_tokens })
     }
 
     /// Whether a call has the right form; whether it may run is not asked here.
@@ -265,7 +293,7 @@ impl Reply {
 }
 
 /// The watchdog: silence for too long is a fault, never a hang.
-async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Fault> {
+pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Fault> {
     tokio::time::timeout(limit, work).await.map_err(|_| {
         let seconds = limit.as_secs_f64();
         Fault::new(FaultKind::StreamStalled, format!("the model sent nothing for {seconds} s"))

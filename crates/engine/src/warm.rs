@@ -18,6 +18,7 @@ use tenure_core::{
     session::{Effect, Session},
     time::Timestamp,
 };
+use tenure_models::tokens::Gauge;
 use tenure_store::{Epoch, Head};
 use tokio::{
     sync::{OnceCell, mpsc, oneshot, watch},
@@ -163,6 +164,7 @@ pub(crate) struct Warm {
     hub: Arc<Hub>,
     /// The conversation; read from the log when a model is first asked.
     transcript: Option<Transcript>,
+    gauge: Gauge,
     /// In a fixed order, so that the same life goes the same way again.
     running: BTreeMap<Effect, CancellationToken>,
     news: Option<(mpsc::Sender<News>, mpsc::Receiver<News>)>,
@@ -224,6 +226,7 @@ impl Warm {
             snapshot_bytes,
             hub: shared.hubs.of(state.id),
             transcript: None,
+            gauge: Gauge::default(),
             running: BTreeMap::new(),
             news: None,
             news_first: false,

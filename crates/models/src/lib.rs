@@ -12,6 +12,7 @@ use tenure_core::{
 pub mod catalog;
 pub mod entry;
 pub mod scripted;
+pub mod tokens;
 pub mod vendor;
 
 /// A fragment of a reply under way.
@@ -57,6 +58,11 @@ pub trait Model: Send + Sync + 'static {
     /// How long silence is taken for life.
     fn patience(&self) -> Patience {
         Patience::default()
+    }
+
+    /// Tokens that a request and its reply may have together, where that is known.
+    fn window(&self) -> Option<u64> {
+        None
     }
 
     /// Kinds of message parts it can take besides text: `image`, `audio`, `file`.

@@ -9,13 +9,14 @@ mod parse;
 mod play;
 mod registry;
 pub mod script;
+mod summary;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use tenure_core::{
-    context::ModelRequest,
+    context::{ModelRequest, Purpose},
     model::{Fault, FaultKind, MicroUsd, Usage},
 };
 
@@ -46,6 +47,9 @@ impl ScriptedModel {
 #[async_trait]
 impl Model for ScriptedModel {
     async fn stream(&self, request: ModelRequest) -> Result<BoxStream<'static, Result<ModelEvent, Fault>>, Fault> {
+        if request.meta.purpose == Purpose::Summary {
+            return Ok(play::stream(play::beats(&summary::reply(&self.script, &request), 0, &request)));
+        }
         let index = choose::step_index(&request);
         let beats = match choose::choose(&self.script, index, &request) {
             choose::Choice::Actions(actions) => play::beats(actions, index, &request),
@@ -65,6 +69,10 @@ impl Model for ScriptedModel {
 
     fn cost(&self, usage: &Usage) -> Option<MicroUsd> {
         self.script.price.cost(usage)
+    }
+
+    fn window(&self) -> Option<u64> {
+        self.script.window
     }
 
     fn patience(&self) -> Patience {

@@ -122,6 +122,10 @@ impl Model for VendorModel {
         self.entry.prices.map(|prices| prices.cost(usage))
     }
 
+    fn window(&self) -> Option<u64> {
+        self.entry.window
+    }
+
     fn patience(&self) -> Patience {
         self.entry.patience
     }

@@ -81,7 +81,11 @@ impl Warm {
                 update.policy.iter_mut().for_each(|policy| *policy = redacted(secrets, policy));
             }
             // A name that was made of a secret would not be found under another one: it is made without it.
-            Command::Attach { .. } | Command::StartTurn | Command::Retry { .. } | Command::Resume { .. } => {}
+            Command::Compact
+            | Command::Attach { .. }
+            | Command::StartTurn
+            | Command::Retry { .. }
+            | Command::Resume { .. } => {}
         }
     }
 

@@ -1,23 +1,33 @@
 //! Compares what is wanted with what runs: starts what is missing, stops what is surplus.
 
-use std::{collections::BTreeSet, panic::AssertUnwindSafe, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    panic::AssertUnwindSafe,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::FutureExt;
 use tenure_core::{
-    command::{Input, Partial},
-    event::{ContextSeeded, SeedSource},
+    command::{Input, ModelOutput, Partial},
+    context::{ModelRequest, Purpose, RequestMeta},
+    event::{CompactTrigger, ContextSeeded, SeedSource},
     ids::{CallId, TurnId},
-    model::{Fault, FaultKind},
+    model::{Fault, FaultKind, Usage},
     redact::marks_in,
     session::{CallState, Effect},
     tool::{Intent, ToolResult},
 };
+use tenure_models::tokens;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{Done, NEWS_MAX, News, Shower, Warm};
 use crate::{
-    Error, Reading, load,
+    Error, Reading,
+    compact::{Compacting, Plan},
+    load,
     model_call::{Failed, ModelCall},
     redaction::redacted,
     tool_call::CallOfTool,
@@ -64,7 +74,8 @@ impl Warm {
         let now = self.shared.parts.clock.now();
         match effect {
             Effect::CallModel { not_before: Some(at), .. } if at > now => self.wake_by(at),
-            Effect::Wake { at, .. } if at > now => self.wake_by(at),
+            Effect::Compact { not_before: Some(at), .. } | Effect::Wake { at, .. } if at > now => self.wake_by(at),
+            Effect::Compact { attempt, .. } => self.start_compaction(effect, attempt).await,
             Effect::CallModel { turn, step, attempt, .. } => self.start_model(effect, turn, step, attempt).await,
             Effect::PrepareTool { turn, call } => self.start_tool(effect, turn, call, None),
             Effect::RunTool { turn, call, run } => self.start_tool(effect, turn, call, Some(run)),
@@ -109,7 +120,9 @@ impl Warm {
                 let known = self.state.turn.as_ref().and_then(|turn| turn.call(*call));
                 format!("{} ({call})", known.map_or("a tool", |known| known.call.name.as_str()))
             }
-            Effect::CallModel { .. } | Effect::Wake { .. } | Effect::ReportGone { .. } => "a model call".to_owned(),
+            Effect::CallModel { .. } | Effect::Compact { .. } | Effect::Wake { .. } | Effect::ReportGone { .. } => {
+                "a model call".to_owned()
+            }
         }
     }
 
@@ -124,6 +137,9 @@ impl Warm {
         }
         match self.model_call(turn, step, attempt).await {
             Ok((call, token)) => {
+                if self.measure(turn, &call).await {
+                    return true;
+                }
                 self.running.insert(effect, token.clone());
                 self.run_beside(effect, token.clone(), async move {
                     let input = tokio::select! {
@@ -164,11 +180,8 @@ impl Warm {
         step: u32,
         attempt: u32,
     ) -> Result<(ModelCall, CancellationToken), Fault> {
+        self.need_transcript().await?;
         let parts = &self.shared.parts;
-        if self.transcript.is_none() {
-            let read = load::transcript(&*parts.store, &self.state).await;
-            self.transcript = Some(read.map_err(|error| Fault::new(FaultKind::Server, error.to_string()))?);
-        }
         let request =
             self.transcript.as_ref().and_then(|transcript| transcript.request(&self.state, parts.tools.specs()));
         let bug = || Fault::new(FaultKind::BadRequest, format!("no request could be made for {turn}"));
@@ -177,8 +190,11 @@ impl Warm {
         let shown_secrets = self.shown_secrets();
         let shower = Shower { news: self.news_sender(), turn, step, attempt };
         let parts = &self.shared.parts;
+        let guessed_tokens = if model.window().is_some() { tokens::of_request(&request) } else { 0 };
         let call = ModelCall {
             model,
+            guessed_tokens,
+            store: parts.store.clone(),
             request,
             secrets: parts.secrets.clone(),
             tools: parts.tools.clone(),
@@ -188,6 +204,70 @@ impl Warm {
             shower,
         };
         Ok((call, self.shared.stop.child_token()))
+    }
+
+    /// The conversation, with all that it speaks of.
+    async fn need_transcript(&mut self) -> Result<(), Fault> {
+        let unread = |error: Error| Fault::new(FaultKind::Server, error.to_string());
+        let store = self.shared.parts.store.clone();
+        let mut transcript = match self.transcript.take() {
+            Some(transcript) => transcript,
+            None => load::transcript(&*store, &self.state).await.map_err(unread)?,
+        };
+        load::supply(&*store, &self.state, &mut transcript).await.map_err(unread)?;
+        self.transcript = Some(transcript);
+        Ok(())
+    }
+
+    /// Tells the core how full the window is, where that is worth a thought; tells whether that changed the state.
+    async fn measure(&mut self, turn: TurnId, call: &ModelCall) -> bool {
+        let Some(window) = call.model.window() else { return false };
+        let tokens = self.gauge.read(call.guessed_tokens);
+        let from = u64::from(self.state.policy.compaction.from_percent);
+        tokens.saturating_mul(100) >= window.saturating_mul(from)
+            && self.tell(Input::ContextMeasured { turn, tokens, window }).await
+    }
+
+    async fn start_compaction(&mut self, effect: Effect, attempt: u32) -> bool {
+        match self.compacting(attempt).await {
+            Ok(work) => {
+                let token = self.shared.stop.child_token();
+                self.running.insert(effect, token.clone());
+                self.run_beside(effect, token.clone(), async move {
+                    let input = tokio::select! {
+                        biased;
+                        input = work.run() => Some(input),
+                        () = token.cancelled() => None,
+                    };
+                    (input, Vec::new())
+                });
+                false
+            }
+            Err(fault) => self.tell(Input::CompactFailed { attempt, fault, usage: Usage::default(), cost: None }).await,
+        }
+    }
+
+    async fn compacting(&mut self, attempt: u32) -> Result<Compacting, Fault> {
+        self.need_transcript().await?;
+        let name = self.state.turn.as_ref().map_or(&self.state.settings.model, |turn| &turn.model).clone();
+        let model = self.shared.parts.models.resolve(&name)?;
+        let entries = self.transcript.as_ref().map(|transcript| transcript.entries()).unwrap_or_default();
+        let nothing = || Fault::new(FaultKind::BadRequest, "there is nothing that could be left out");
+        let plan = Plan::make(entries, model.window(), self.gauge).ok_or_else(nothing)?;
+        let turn_id = self.state.turn.as_ref().map(|turn| turn.id).or(self.state.last_turn_id).ok_or_else(nothing)?;
+        let meta = RequestMeta { session_id: self.id, turn_id, step: 0, attempt, purpose: Purpose::Summary };
+        let request = ModelRequest {
+            model: name,
+            system: Plan::system(),
+            messages: plan.messages(),
+            tools: Arc::from([]),
+            files: BTreeMap::new(),
+            output_schema: None,
+            meta,
+        };
+        let trigger = self.state.compaction.as_ref().map_or(CompactTrigger::Asked, |under_way| under_way.trigger);
+        let (secrets, shown_secrets) = (self.shared.parts.secrets.clone(), self.shown_secrets());
+        Ok(Compacting { attempt, trigger, model, request, plan, gauge: self.gauge, secrets, shown_secrets })
     }
 
     /// Secrets that the model was shown by a person or by a result, and so may name.
@@ -293,6 +373,13 @@ impl Warm {
         Ok(())
     }
 
+    /// The vendor's own count corrects the next guess.
+    fn calibrate(&mut self, output: &ModelOutput) {
+        let Usage { input_tokens, cache_read_tokens, cache_write_tokens, .. } = output.usage;
+        let counted = input_tokens.saturating_add(cache_read_tokens).saturating_add(cache_write_tokens);
+        self.gauge.set(output.guessed_tokens, counted);
+    }
+
     /// Commits the end of an effect. One that comes too late is passed over.
     async fn tell_end(&mut self, mut input: Input) -> Result<(), Error> {
         if let Input::ModelFailed { partial, .. } = &mut input {
@@ -301,6 +388,7 @@ impl Warm {
         }
         let spent = match &input {
             Input::ModelDone { turn, output, .. } => {
+                self.calibrate(output);
                 Some((*turn, Partial { usage: output.usage, cost: output.cost, ..Partial::default() }))
             }
             Input::ModelFailed { turn, partial, .. } => Some((*turn, partial.clone())),
@@ -327,7 +415,7 @@ fn turn_of(effect: &Effect) -> Option<TurnId> {
         | Effect::PrepareTool { turn, .. }
         | Effect::RunTool { turn, .. }
         | Effect::ReportGone { turn } => Some(*turn),
-        Effect::Wake { .. } => None,
+        Effect::Compact { .. } | Effect::Wake { .. } => None,
     }
 }
 
@@ -357,6 +445,10 @@ fn broken(effect: Effect) -> Option<Input> {
         Effect::PrepareTool { turn, call } => Some(Input::ToolPrepared { turn, call, intent: Err(why.into()) }),
         Effect::RunTool { turn, call, run } => {
             Some(Input::ToolDone { turn, call, run, result: ToolResult::failed(why), duration_ms: 0 })
+        }
+        Effect::Compact { attempt, .. } => {
+            let fault = Fault::new(FaultKind::Malformed, why);
+            Some(Input::CompactFailed { attempt, fault, usage: Usage::default(), cost: None })
         }
         Effect::Wake { .. } | Effect::ReportGone { .. } => None,
     }

@@ -43,6 +43,8 @@ pub fn parse(text: &str) -> Result<Script, Problem> {
         price: raw.price.map_or(Ok(Price::Free), price).map_err(|problem| Problem::at("price", problem))?,
         takes: raw.takes.into_iter().map(|kind| kind.name().to_owned()).collect(),
         patience: raw.patience.map_or_else(Patience::default, RawPatience::read),
+        window: raw.window,
+        summary: raw.summary,
     })
 }
 
@@ -58,6 +60,8 @@ struct RawScript {
     #[serde(default)]
     takes: Vec<RawKind>,
     patience: Option<RawPatience>,
+    window: Option<u64>,
+    summary: Option<String>,
 }
 
 #[derive(Clone, Copy, Deserialize)]

@@ -35,7 +35,7 @@
 //! | `{"drop": true}` | the stream ends without its closing mark |
 //! | `{"stall": true}` | nothing ever comes again |
 //!
-//! Also on top: `"price"` (`{"input_per_mtok_usd": 3, "output_per_mtok_usd": 15}`, or `"unknown"`; free without it), `"takes"` (such as `["image"]`; nothing but text without it) and `"patience"` (`{"first_byte_ms": 100, "between_bytes_ms": 50}`).
+//! Also on top: `"price"` (`{"input_per_mtok_usd": 3, "output_per_mtok_usd": 15}`, or `"unknown"`; free without it), `"takes"` (such as `["image"]`; nothing but text without it), `"patience"` (`{"first_byte_ms": 100, "between_bytes_ms": 50}`), `"window"` (tokens, such as `8000`; without it there is no bound) and `"summary"` (what it says when the older part of a context is to be summarized).
 
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
@@ -53,6 +53,10 @@ pub struct Script {
     /// Kinds of message parts besides text.
     pub takes: Vec<String>,
     pub patience: Patience,
+    /// Tokens that a request and its reply may have together.
+    pub window: Option<u64>,
+    /// What it says when it is asked to summarize.
+    pub summary: Option<String>,
 }
 
 /// What one reply is made of.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use futures::StreamExt;
 use tenure_core::{
-    context::{ChatMessage, ModelRequest, RequestMeta},
+    context::{ChatMessage, ModelRequest, Purpose, RequestMeta},
     message::Part,
     model::Fault,
 };
@@ -35,6 +35,7 @@ pub fn request(messages: Vec<ChatMessage>) -> ModelRequest {
             turn_id: "turn_00000000000000000000000002".parse().unwrap(),
             step: 1,
             attempt: 1,
+            purpose: Purpose::Step,
         },
     }
 }
