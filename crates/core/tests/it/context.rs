@@ -24,8 +24,8 @@ pub fn transcript(world: &World) -> Transcript {
     transcript
 }
 
-fn show(messages: &[Arc<ChatMessage>]) -> Vec<String> {
-    let line = |message: &Arc<ChatMessage>| match &**message {
+fn show<'a>(messages: impl Iterator<Item = &'a ChatMessage>) -> Vec<String> {
+    let line = |message: &ChatMessage| match message {
         ChatMessage::System { parts } => format!("system: {}", joined_text(parts)),
         ChatMessage::User { parts } => format!("user: {}", joined_text(parts)),
         ChatMessage::Assistant { text, calls, .. } => {
@@ -37,7 +37,7 @@ fn show(messages: &[Arc<ChatMessage>]) -> Vec<String> {
             format!("tool {} {}: {}", call_name(*call), if *ok { "ok" } else { "failed" }, joined_text(parts))
         }
     };
-    messages.iter().map(line).collect()
+    messages.map(line).collect()
 }
 
 fn check(name: &'static str, script: Vec<Step>, expected: &[&str]) {
@@ -137,7 +137,7 @@ fn a_request_is_built_for_the_step_that_is_awaited() {
     let request = transcript(&world).request(&world.session, Arc::from([])).expect("the model is awaited");
     assert_eq!((request.model.as_str(), request.meta.step, request.meta.attempt), ("model", 1, 1));
     assert_eq!((request.meta.session_id, request.meta.turn_id), (world.session.id, world.open_turn()));
-    assert_eq!(show(&request.messages), ["user: hi"]);
+    assert_eq!(show(request.messages.iter().map(|message| &**message)), ["user: hi"]);
     assert_eq!(request.system.len(), 0);
     let world = case("second attempt").given([say("hi")]).when(fault(FaultKind::Server)).world;
     let request = transcript(&world).request(&world.session, Arc::from([])).expect("the model is awaited");

@@ -164,6 +164,9 @@ impl Laws {
             | Body::TurnResumed(_)
             | Body::CancelRequested(_)
             | Body::ContextSeeded(_)
+            | Body::CompactionStarted(_)
+            | Body::ContextCompacted(_)
+            | Body::CompactionFailed(_)
             | Body::ModelAttemptFailed(_)
             | Body::ApprovalRequested(_)
             | Body::BudgetRaised(_)
@@ -296,7 +299,7 @@ impl Laws {
         let transcript = transcript(world);
         let mut unanswered: BTreeSet<CallId> = BTreeSet::new();
         for message in transcript.messages() {
-            match &**message {
+            match message {
                 ChatMessage::Assistant { calls, .. } => {
                     assert!(unanswered.is_empty(), "a call without an answer before the next word");
                     unanswered.extend(calls.iter().map(|call| call.id));

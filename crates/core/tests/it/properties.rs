@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tenure_core::{
     budget::Budgets,
     command::{Command, Input, ModelOutput, Partial, Update, Verdict},
-    event::{Actor, ContextSeeded, SeedFile, SeedSource, SessionCreated},
+    event::{Actor, Body, ContextCompacted, ContextSeeded, Event, SeedFile, SeedSource, SessionCreated},
     ids::CallId,
     message::{Delivery, Part, Role},
     model::{Fault, FaultKind, StopReason, Usage},
@@ -47,6 +47,11 @@ enum Act {
     SetPolicy(Box<Policy>),
     Rename,
     End,
+    Compact,
+    /// The window is full by so much of 255.
+    Measure {
+        tokens: u8,
+    },
     Expire,
     Seed {
         source: VerifySource,
@@ -138,6 +143,8 @@ fn act() -> impl Strategy<Value = Act> {
         1 => Just(Act::Rename),
         1 => prop::bool::weighted(0.3).prop_map(|end| if end { Act::End } else { Act::Rename }),
         1 => prop::bool::weighted(0.1).prop_map(|expire| if expire { Act::Expire } else { Act::StartTurn }),
+        1 => Just(Act::Compact),
+        2 => any::<u8>().prop_map(|tokens| Act::Measure { tokens }),
         1 => (source, any::<u8>()).prop_map(|(source, commands)| Act::Seed { source, commands }),
         25 => (any::<u8>(), any::<u8>(), proptest::collection::vec(any::<u8>(), 0..4))
             .prop_map(|(which, how, calls)| Act::Serve { which, how, calls }),
@@ -218,6 +225,14 @@ impl Play {
             Act::End => {
                 self.command(Command::End { reason: None }, None);
             }
+            Act::Compact => {
+                self.command(Command::Compact, None);
+            }
+            Act::Measure { tokens } => {
+                if let Some(turn) = self.world.session.turn.as_ref().map(|turn| turn.id) {
+                    self.tell(Input::ContextMeasured { turn, tokens: tokens.into(), window: 255 });
+                }
+            }
             Act::Expire => {
                 self.tell(Input::Expire { idle_ms: 1 });
             }
@@ -278,10 +293,27 @@ impl Play {
                     None => {
                         let calls: Vec<ToolCall> = calls.iter().map(|kind| self.new_call(*kind)).collect();
                         let stop_reason = StopReason::EndTurn;
-                        let output =
-                            ModelOutput { text: "text".into(), thinking: vec![], calls, stop_reason, usage, cost };
+                        let output = ModelOutput {
+                            text: "text".into(),
+                            thinking: vec![],
+                            calls,
+                            stop_reason,
+                            usage,
+                            cost,
+                            guessed_tokens: 0,
+                        };
                         Input::ModelDone { turn, step, attempt, output }
                     }
+                }
+            }
+            Effect::Compact { attempt, not_before } => {
+                self.world.now_ms = self.world.now_ms.max(not_before.map_or(0, |at| at.ms()));
+                let usage = Usage { input_tokens: 2, ..Default::default() };
+                match FAULTS.get(usize::from(how)) {
+                    Some(kind) => {
+                        Input::CompactFailed { attempt, fault: Fault::new(*kind, "failed"), usage, cost: None }
+                    }
+                    None => Input::Compacted { attempt, compacted: self.compacted(how, usage) },
                 }
             }
             Effect::PrepareTool { turn, call } => {
@@ -306,6 +338,26 @@ impl Play {
         };
         self.world.now_ms += u64::from(how % 16);
         assert!(self.tell(input), "what was wanted is taken");
+    }
+
+    /// A summary of some of what the context holds.
+    fn compacted(&self, how: u8, usage: Usage) -> ContextCompacted {
+        let session = &self.world.session;
+        let begins = |event: &&Event| matches!(event.body, Body::TurnStarted(_)) && event.seq >= session.context_from;
+        let turns: Vec<u64> = self.world.events.iter().filter(begins).map(|event| event.seq).collect();
+        let kept_from = pick(&turns, how).unwrap_or(session.context_from);
+        ContextCompacted {
+            trigger: session.compaction.as_ref().expect("one is under way").trigger,
+            summary: "before".into(),
+            secrets: vec![],
+            kept_from,
+            context_from: session.context_from,
+            tokens_before: 9,
+            tokens_after: u64::from(how),
+            model: "scripted".into(),
+            usage,
+            cost_micro_usd: None,
+        }
     }
 
     fn new_call(&mut self, kind: u8) -> ToolCall {

@@ -57,6 +57,14 @@ impl World {
         let turn = event.turn_id.map_or("-".to_owned(), |turn| self.show_turn(turn));
         let rest = match &event.body {
             Body::SessionCreated(_) | Body::ContextSeeded(_) => String::new(),
+            Body::CompactionStarted(data) => {
+                format!("{}{}", word(&data.trigger), if data.blocking { " blocking" } else { "" })
+            }
+            Body::ContextCompacted(data) => format!("{} from {}", word(&data.trigger), data.kept_from),
+            Body::CompactionFailed(data) => {
+                let retry = data.retry_at.map_or(String::new(), |at| format!(" retry {}", after(event.ts, at)));
+                format!("{}{retry}", word(&data.reason.kind))
+            }
             Body::AttachmentAdded(data) => data.attachment.r#ref.clone(),
             Body::SessionUpdated(data) => {
                 let title = data.title.as_deref().map(|title| format!("title {title}"));
@@ -128,6 +136,10 @@ impl World {
                 let wait = not_before.map_or(String::new(), |at| format!(" {}", after(self.now(), at)));
                 format!("CallModel {step}.{attempt}{wait}")
             }
+            Effect::Compact { attempt, not_before } => {
+                let wait = not_before.map_or(String::new(), |at| format!(" {}", after(self.now(), at)));
+                format!("Compact {attempt}{wait}")
+            }
             Effect::PrepareTool { call, .. } => format!("PrepareTool {}", call_name(*call)),
             Effect::RunTool { call, run, .. } => format!("RunTool {} run {run}", call_name(*call)),
             Effect::Wake { call, at } => format!("Wake {} {}", call_name(*call), after(self.now(), *at)),
@@ -148,6 +160,7 @@ impl World {
             Answer::Canceling { turn_id } => format!("canceling {}", self.show_turn(*turn_id)),
             Answer::Updated { seq } => format!("updated {seq}"),
             Answer::Attached { attachment } => format!("attached {}", attachment.r#ref),
+            Answer::Compacting { seq } => format!("compacting {seq}"),
             Answer::Ended { status } => format!("ended {status}"),
         }
     }

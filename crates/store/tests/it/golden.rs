@@ -227,7 +227,26 @@ fn of_models(moment: &mut Moment) -> Vec<Body> {
         cost_micro_usd: None,
         retry_at: Some(Timestamp::from_ms(START_MS + 5000)),
     };
-    vec![seeded.into(), completed.into(), failed.into()]
+    let started = CompactionStarted { trigger: CompactTrigger::Threshold, blocking: true, tokens: Some(9000) };
+    let compacted = ContextCompacted {
+        trigger: CompactTrigger::Overflow,
+        summary: "They spoke of ${secret:DOOR}.".into(),
+        secrets: vec!["DOOR".into()],
+        kept_from: 7,
+        context_from: 6,
+        tokens_before: 9000,
+        tokens_after: 700,
+        model: "scripted/demo".into(),
+        usage: usage(),
+        cost_micro_usd: None,
+    };
+    let not_compacted = CompactionFailed {
+        reason: Fault::new(FaultKind::Overloaded, "busy"),
+        usage: usage(),
+        cost_micro_usd: Some(3),
+        retry_at: None,
+    };
+    vec![seeded.into(), completed.into(), failed.into(), started.into(), compacted.into(), not_compacted.into()]
 }
 
 fn of_tools(moment: &mut Moment) -> Vec<Body> {

@@ -116,6 +116,9 @@ impl Record {
             }
             Body::SessionCreated(_)
             | Body::ContextSeeded(_)
+            | Body::CompactionStarted(_)
+            | Body::ContextCompacted(_)
+            | Body::CompactionFailed(_)
             | Body::ChildStarted(_)
             | Body::ChildWaiting(_)
             | Body::ChildSettled(_) => {}

@@ -127,6 +127,9 @@ impl Issued {
                     |event: &Event| matches!(&event.body, Body::AttachmentAdded(added) if added.attachment == *told);
                 told == attachment && (any(&added) || self.key.is_some())
             }
+            (Command::Compact, Answer::Compacting { .. }) => {
+                any(&|event| matches!(event.body, Body::CompactionStarted(_))) || self.key.is_some()
+            }
             (Command::End { .. }, Answer::Ended { .. }) => {
                 any(&|event| match &event.body {
                     Body::SessionCompleted(_) => true,
@@ -172,6 +175,7 @@ impl Issued {
                 update.title.is_none() && update.policy.is_none() && update.labels.is_none()
             }
             (Command::Attach { attachment }, Answer::Attached { attachment: told }) => told == attachment,
+            (Command::Compact, Answer::Compacting { .. }) => record.state.compaction.is_some(),
             (Command::End { .. }, Answer::Ended { status }) => status == "canceled",
             _ => false,
         };
@@ -191,7 +195,7 @@ impl Issued {
             Command::Resume { .. } => &["not_interrupted", "unknown_turn"],
             Command::Update(_) => &["version_mismatch", "budget_lowered", "unsupported_policy"],
             Command::Attach { .. } => &["attachments_full", "attachment_exists"],
-            Command::End { .. } => &[],
+            Command::Compact | Command::End { .. } => &[],
         };
         let fair = common.contains(&refusal.code) || codes.contains(&refusal.code);
         faults.need(fair, || format!("{self:?} was refused with {refusal:?}"));

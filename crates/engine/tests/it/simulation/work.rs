@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream::BoxStream};
 use serde_json::{Value, json};
 use tenure_core::{
-    context::{ModelRequest, RequestMeta},
+    context::{ModelRequest, Purpose, RequestMeta},
     ids::{CallId, SessionId, TurnId},
     message::joined_text,
     model::{Fault, FaultKind, MicroUsd, Usage},
@@ -59,7 +59,10 @@ impl Drop for AtModel {
 #[async_trait]
 impl Model for LifeModel {
     async fn stream(&self, request: ModelRequest) -> Result<BoxStream<'static, Result<ModelEvent, Fault>>, Fault> {
-        let RequestMeta { session_id, turn_id, step, attempt } = request.meta;
+        let RequestMeta { session_id, turn_id, step, attempt, purpose } = request.meta;
+        if purpose == Purpose::Summary {
+            return self.script.stream(request).await;
+        }
         self.world.model_starts(session_id, turn_id, step, attempt);
         let at_work = AtModel(self.world.clone(), session_id);
         let events = self.script.stream(request).await?;
