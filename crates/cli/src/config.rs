@@ -57,6 +57,7 @@ All keys and their defaults:
     body_bytes_max = 1048576
     attachment_bytes_max = 10485760
     import_bytes_max = 1073741824
+    import_bytes_per_second_min = 4096
     imports_max = 2
     header_bytes_max = 32768
     headers_max = 64
@@ -193,6 +194,8 @@ limits! {
     attachment_bytes_max: Positive => server.attachment_bytes_max;
     /// bytes of an imported session, packed and unpacked
     import_bytes_max: Positive => server.import_bytes_max;
+    /// an import that comes slower than this gets 408 `body_timeout` when `body_read_ms` are used up; pauses within that time are fine
+    import_bytes_per_second_min: Positive => server.import_bytes_per_second_min;
     /// imports at one time; one more gets 429 `too_many_imports`
     imports_max: Positive => server.imports_max;
     /// bytes of a request's head; more gets 431 `head_too_large`
@@ -201,7 +204,7 @@ limits! {
     headers_max: Few => server.headers_max;
     /// from the first byte of a request to the end of its head, then 408 `head_timeout`; also for the TLS handshake
     header_read_ms: Millis => server.header_read;
-    /// for a request's body, then 408 `body_timeout`
+    /// for a request's body, then 408 `body_timeout`; an import may take longer, see `limits.import_bytes_per_second_min`
     body_read_ms: Millis => server.body_read;
     /// a connection without a request is closed after this long
     idle_ms: Millis => server.idle;
@@ -274,7 +277,7 @@ impl TryFrom<usize> for Positive {
         match value {
             0 => Err("expected a number above 0"),
             // What is counted is also held room for somewhere.
-            _ if value > NUMBER_MAX => Err("expected a number up to 1099511627776"),
+            _ if value > NUMBER_MAX => Err(TOO_LARGE),
             _ => Ok(Positive(value)),
         }
     }
@@ -282,6 +285,7 @@ impl TryFrom<usize> for Positive {
 
 /// The largest number that a limit may be.
 const NUMBER_MAX: usize = 1 << 40;
+const TOO_LARGE: &str = "expected a number up to 1099511627776";
 
 /// A count that is small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -313,19 +317,27 @@ impl TryFrom<u64> for Millis {
     type Error = &'static str;
 
     fn try_from(ms: u64) -> Result<Self, Self::Error> {
-        if ms == 0 { Err("expected a number above 0") } else { Ok(Millis(Duration::from_millis(ms))) }
+        match Grace::try_from(ms)? {
+            Grace(Duration::ZERO) => Err("expected a number above 0"),
+            Grace(time) => Ok(Millis(time)),
+        }
     }
 }
 
 /// A wait that may be nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(from = "u64")]
+#[serde(try_from = "u64")]
 pub struct Grace(pub Duration);
 
-impl From<u64> for Grace {
-    fn from(ms: u64) -> Self {
-        Grace(Duration::from_millis(ms))
+impl TryFrom<u64> for Grace {
+    type Error = &'static str;
+
+    fn try_from(ms: u64) -> Result<Self, Self::Error> {
+        match ms > NUMBER_MAX as u64 {
+            true => Err(TOO_LARGE),
+            false => Ok(Grace(Duration::from_millis(ms))),
+        }
     }
 }
 
@@ -352,7 +364,7 @@ pub fn shown_ms(time: Duration) -> Value {
 }
 
 fn millis<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    u64::deserialize(from).map(Duration::from_millis).map(Some)
+    Grace::deserialize(from).map(|Grace(time)| Some(time))
 }
 
 /// Reads the folder's configuration; none at all is fine.
@@ -404,6 +416,20 @@ mod tests {
         assert_eq!(Limits::shown(&mut server, &mut engine), defaults);
         assert!(defaults.iter().all(|(name, _)| HELP.contains(name.trim_start_matches("limits."))), "{defaults:?}");
         assert_eq!(config.verify_commands, Some(vec!["make test".into()]));
+    }
+
+    /// What is counted is held room for, and what is waited for is added to clocks.
+    #[test]
+    fn huge_limits_are_refused() {
+        for limit in ["imports_max", "streams_max", "mailbox_max", "import_bytes_max", "idle_ms", "stop_grace_ms"] {
+            for value in [(1_u64 << 40) + 1, i64::MAX as u64] {
+                let message = parsed(&format!("[limits]\n{limit} = {value}")).unwrap_err();
+                assert!(message.contains("expected a number up to"), "{limit}: {message}");
+            }
+            parsed(&format!("[limits]\n{limit} = {}", 1_u64 << 40)).unwrap();
+        }
+        assert!(parsed("[limits]\nheaders_max = 10001").is_err());
+        assert!(parsed("idle_evict_ms = 9000000000000000").is_err());
     }
 
     #[test]

@@ -15,7 +15,8 @@ Exit codes:
     2  the command line or the configuration is wrong
     3  the daemon cannot be reached or started
     4  the daemon refused the request; the message names the code
-    5  the data folder is damaged: found by `store check`, or left by `store repair`
+    5  the data folder is damaged: found by `store check`, or left by `store repair`;
+       or the session that was read is, and not all of it could be shown
   130  interrupted with Ctrl-C";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,11 @@ impl Problem {
     /// No daemon can be reached or started.
     pub fn no_daemon(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { exit: Exit::NoDaemon, code: "no_daemon", message: message.into(), hint: hint.into() }
+    }
+
+    /// Not all of what was asked for is there any more.
+    pub fn damaged(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { exit: Exit::Damaged, code: "session_damaged", message: message.into(), hint: hint.into() }
     }
 
     /// Something of this program did not come to a good end.

@@ -208,10 +208,20 @@ fn told(event: &Event) -> Option<(Tone, String)> {
         "budget_reached" => (Tone::Ask, format!("A budget is used up: {}. Raise it to go on.", breach(data))),
         "budget_raised" => (Tone::Good, "The budget was raised.".into()),
         "cancel_requested" => (Tone::Faint, "Canceling…".into()),
+        "event_lost" => (Tone::Bad, format!("This event was lost to damage: {}", text(data, "reason"))),
+        "log_damaged" => (Tone::Bad, unreadable(data)),
         "stream_reset" => (Tone::Faint, "Streamed fragments are gone; whole texts follow.".into()),
         "turn_completed" => return verification(data),
         _ => return None,
     })
+}
+
+fn unreadable(data: &Value) -> String {
+    format!(
+        "The log is damaged; from event {} on it cannot be read: {}",
+        number(data, "from_seq"),
+        text(data, "reason")
+    )
 }
 
 /// What the log view says of the other events.

@@ -133,7 +133,7 @@ async fn holds(store: &dyn Store, row: &Row, words: &str, searched: &mut usize) 
     loop {
         // A session that cannot be read, or was removed meanwhile, holds nothing.
         let found = history::messages(store, row.id, after, MESSAGES, history::SAID).await;
-        let Ok(Messages { events, more, read_bytes }) = found else { return Ok(false) };
+        let Ok(Messages { events, more, read_bytes, .. }) = found else { return Ok(false) };
         *searched += read_bytes;
         if events.iter().any(|event| text_of(event).to_lowercase().contains(words)) {
             return Ok(true);

@@ -8,11 +8,13 @@ use tenure_client::{
     Client, Until,
     print::{Detail, Look, Printer, Tone, money, span, subject, tamed},
 };
-use tenure_wire::{End, Event, Message, Part, Patch, Role, SessionView};
+use tenure_wire::{End, Event, LOG_DAMAGED, Message, Part, Patch, Role, SessionView};
 use tokio::signal::unix::{SignalKind, signal};
 
 mod copies;
+mod gaps;
 
+use self::gaps::Gaps;
 use super::Context;
 use crate::{
     daemon,
@@ -225,6 +227,10 @@ pub(super) fn described(view: &SessionView) -> Vec<String> {
     for queued in &view.queue {
         row("queued", queued);
     }
+    for damage in &view.damage {
+        row("damage", &gaps::sentence(damage));
+        row("", &damage.hint);
+    }
     for approval in &view.approvals {
         let about = subject(&json!({"input": approval.input, "subject": approval.subject}));
         row("waits", &format!("{}  {}: {about}", approval.tool_call_id, approval.name));
@@ -234,7 +240,7 @@ pub(super) fn described(view: &SessionView) -> Vec<String> {
 
 async fn messages(context: &Context, client: &Client, given: &str) -> anyhow::Result<Exit> {
     let session = lookup::session(client, given).await?;
-    let (mut all, mut cursor) = (vec![], None);
+    let (mut all, mut gaps, mut cursor) = (vec![], Gaps::default(), None);
     loop {
         let page = client.messages(&session, cursor.as_deref()).await?;
         match context.output {
@@ -245,15 +251,16 @@ async fn messages(context: &Context, client: &Client, given: &str) -> anyhow::Re
                 }
             }
         }
+        page.damage.into_iter().for_each(|damage| gaps.add(damage));
         match page.next {
             Some(next) => cursor = Some(next),
             None => break,
         }
     }
     if context.output == terminal::Output::Json {
-        terminal::print_json(&json!({ "messages": all }))?;
+        terminal::print_json(&gaps.beside(json!({ "messages": all }))?)?;
     }
-    Ok(Exit::Ok)
+    gaps.told()
 }
 
 /// How much of what a tool printed is shown.
@@ -330,6 +337,7 @@ async fn events(
         stream = stream.after(cursor);
     }
     let mut printer = Printer::new(terminal::stdout_look(), Detail::Log);
+    let mut gaps = Gaps::default();
     let (mut missed, mut interrupts) = (stream.missed(), signal(SignalKind::interrupt())?);
     loop {
         let item = tokio::select! {
@@ -339,21 +347,24 @@ async fn events(
         };
         let Some(item) = item else { break };
         let item = item?;
+        let event: Event = serde_json::from_str(&item.json)?;
+        gaps.note(&event)?;
         match context.output {
             terminal::Output::Json => terminal::print_line(&item.json)?,
-            terminal::Output::Text => terminal::write_all(&printer.event(&serde_json::from_str::<Event>(&item.json)?))?,
+            terminal::Output::Text => terminal::write_all(&printer.event(&event))?,
         }
         if is_last(&item.kind) {
             break;
         }
     }
     terminal::write_all(&printer.finish())?;
-    Ok(Exit::Ok)
+    gaps.told()
 }
 
 /// After these a session has no more events.
 fn is_last(kind: &str) -> bool {
-    matches!(kind, "session_completed" | "session_canceled" | "session_failed" | "session_expired")
+    kind == LOG_DAMAGED
+        || matches!(kind, "session_completed" | "session_canceled" | "session_failed" | "session_expired")
 }
 
 async fn resume(context: &Context, client: &Client, given: &str) -> anyhow::Result<Exit> {
