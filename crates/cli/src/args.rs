@@ -112,4 +112,31 @@ mod tests {
     fn the_command_line_holds_together() {
         Cli::command().debug_assert();
     }
+
+    /// What a page of the manual has for them, of 80.
+    const TYPED_COLUMNS_MAX: usize = 73;
+
+    fn walk(command: &clap::Command, path: &str, wrong: &mut Vec<String>) {
+        let path = format!("{path} {}", command.get_name());
+        let is_said = |text: Option<&clap::builder::StyledStr>| text.is_some_and(|text| !text.to_string().is_empty());
+        if !is_said(command.get_about()) {
+            wrong.push(format!("{path}: nothing is said of it"));
+        }
+        for argument in command.get_arguments().filter(|argument| !is_said(argument.get_help())) {
+            wrong.push(format!("{path}: nothing is said of {}", argument.get_id()));
+        }
+        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        for line in after.lines().filter(|line| line.chars().count() > TYPED_COLUMNS_MAX) {
+            wrong.push(format!("{path}: too wide: {line}"));
+        }
+        command.get_subcommands().for_each(|below| walk(below, &path, wrong));
+    }
+
+    #[test]
+    fn something_is_said_of_everything_and_fits() {
+        let (mut command, mut wrong) = (Cli::command(), vec![]);
+        command.build();
+        walk(&command, "", &mut wrong);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
 }

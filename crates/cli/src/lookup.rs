@@ -30,7 +30,8 @@ pub async fn session(client: &Client, given: &str) -> anyhow::Result<String> {
             Ok(view) => Ok(view.id),
             Err(refused) if refused.code() == Some("unknown_session") => {
                 let message = format!("no session has the label or the role '{given}'");
-                Err(Problem::usage(message, "`tenure sessions` lists them; an id begins with sess_").into())
+                let hint = "`tenure sessions --all` lists them; an id begins with sess_";
+                Err(Problem::refused("unknown_session", message, hint).into())
             }
             Err(error) => Err(error.into()),
         };
@@ -41,7 +42,11 @@ pub async fn session(client: &Client, given: &str) -> anyhow::Result<String> {
     }
     let rows = sessions(client, usize::MAX, &SessionFilter::default()).await?;
     let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
-    Ok(only(&ids, given, "session", "`tenure sessions` lists them")?.to_owned())
+    let none = || {
+        let message = format!("no session begins with '{given}'");
+        Problem::refused("unknown_session", message, "`tenure sessions --all` lists them")
+    };
+    Ok(only(&ids, given, "session")?.ok_or_else(none)?.to_owned())
 }
 
 /// Sessions that are what is wanted, newest first, as many as may be.
@@ -62,12 +67,12 @@ pub async fn sessions(
     Ok(rows)
 }
 
-/// The one id that begins so.
-pub fn only<'a>(ids: &[&'a str], beginning: &str, what: &str, hint: &str) -> Result<&'a str, Problem> {
+/// The one id that begins so, if there is one.
+pub fn only<'a>(ids: &[&'a str], beginning: &str, what: &str) -> Result<Option<&'a str>, Problem> {
     let fits: Vec<&str> = ids.iter().copied().filter(|id| id.starts_with(beginning)).collect();
     match fits[..] {
-        [] => Err(Problem::usage(format!("no {what} begins with '{beginning}'"), hint)),
-        [id] => Ok(id),
+        [] => Ok(None),
+        [id] => Ok(Some(id)),
         _ => {
             let named = fits.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
             let more = if fits.len() > NAMED_MAX { ", …" } else { "" };
@@ -84,10 +89,9 @@ mod tests {
     #[test]
     fn a_beginning_must_fit_one() {
         let ids = ["sess_01AAA", "sess_01AAB", "sess_01B"];
-        assert_eq!(only(&ids, "sess_01B", "session", "").unwrap(), "sess_01B");
-        let problem = only(&ids, "sess_01A", "session", "").unwrap_err();
+        assert_eq!(only(&ids, "sess_01B", "session").unwrap(), Some("sess_01B"));
+        let problem = only(&ids, "sess_01A", "session").unwrap_err();
         assert_eq!(problem.to_string(), "'sess_01A' fits 2 sessions: sess_01AAA, sess_01AAB");
-        let problem = only(&ids, "sess_02", "session", "").unwrap_err();
-        assert_eq!(problem.to_string(), "no session begins with 'sess_02'");
+        assert_eq!(only(&ids, "sess_02", "session").unwrap(), None);
     }
 }

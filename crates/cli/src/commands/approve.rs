@@ -78,20 +78,18 @@ fn choose(waiting: &[Approval], given: Option<&str>) -> Result<String, Problem> 
     match (given, waiting) {
         (Some(given), _) => {
             let ids: Vec<&str> = waiting.iter().map(|approval| approval.tool_call_id.as_str()).collect();
-            match ids.iter().any(|id| id.starts_with(given)) {
-                true => lookup::only(&ids, given, "waiting call", "").map(str::to_owned),
-                false => Ok(given.to_owned()),
-            }
+            Ok(lookup::only(&ids, given, "waiting call")?.unwrap_or(given).to_owned())
         }
         (None, [only]) => Ok(only.tool_call_id.clone()),
-        (None, []) => Err(Problem::usage(
+        (None, []) => Err(Problem::refused(
+            "not_waiting",
             "nothing waits for an answer in this session",
-            "`tenure session show` tells what it does",
+            "`tenure session show SESSION` tells what it does",
         )),
         (None, several) => {
             let lines: Vec<String> = several.iter().map(listed).collect();
             let message = format!("{} calls wait for an answer:\n  {}", several.len(), lines.join("\n  "));
-            Err(Problem::usage(message, "name the call after the session"))
+            Err(Problem::usage(message, "name one of them after the session: tenure approve SESSION CALL"))
         }
     }
 }

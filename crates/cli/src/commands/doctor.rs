@@ -225,6 +225,7 @@ async fn daemon(path: &Path, durability: &'static str) -> Vec<Check> {
             warning("daemon", found, "it is of another version: `tenure stop`, then any command starts the new one")
         }
     }];
+    checks.extend(note.fingerprint.map(|fingerprint| ok("certificate", format!("SHA-256 {fingerprint}"))));
     if let Err(error) = client.list(1, None, &SessionFilter::default()).await {
         let hint = "if the token file was changed: `tenure stop`, then any command starts a daemon that takes it";
         checks.push(wrong("access", error.to_string(), hint));

@@ -56,6 +56,7 @@ enum Command {
     Rename {
         /// The session, by its id, the beginning of it, a label or a role
         session: String,
+        /// What it is called from now on, on one line
         title: String,
     },
     /// Give it another folder, model or other labels; not while a turn is open, but for the labels
@@ -92,6 +93,7 @@ enum Command {
         /// The last event to share [default: the present one]
         #[arg(long, value_name = "SEQ")]
         at: Option<u64>,
+        /// What it is called [default: as the session]
         #[arg(long)]
         title: Option<String>,
         /// The folder it works in [default: the same]
@@ -296,7 +298,7 @@ async fn rename(context: &Context, client: &Client, given: &str, title: &str) ->
         terminal::Output::Json => terminal::print_json(&view)?,
         terminal::Output::Text => {
             let title = view.title.unwrap_or_default();
-            terminal::print_line(&format!("{session} is now called {:?}.", tamed(&title)))?;
+            terminal::print_line(&format!("{session} is now called: {}", tamed(&title)))?;
         }
     }
     Ok(Exit::Ok)
@@ -358,7 +360,10 @@ fn is_last(kind: &str) -> bool {
 
 async fn resume(context: &Context, client: &Client, given: &str) -> anyhow::Result<Exit> {
     let session = lookup::session(client, given).await?;
-    let nothing = || Problem::usage("this session has no open turn", "only an interrupted turn can be resumed");
+    let nothing = || {
+        let hint = "only an interrupted turn can be resumed; `tenure ask --session SESSION` starts another";
+        Problem::refused("no_open_turn", "this session has no open turn", hint)
+    };
     let turn = client.session(&session).await?.turn.ok_or_else(nothing)?;
     let resumed = client.resume(&session, &turn.id).await?;
     match context.output {

@@ -44,7 +44,13 @@ pub async fn end(data: &Path, at_most: Duration) -> anyhow::Result<Option<u32>> 
     let note = match discover::note(data) {
         Ok(note) => note,
         Err(Absent::NoNote { .. } | Absent::Gone { .. }) => return Ok(None),
-        Err(other) => return Err(Problem::no_daemon(other.to_string(), "end that process by hand").into()),
+        Err(other) => {
+            return Err(Problem::no_daemon(
+                other.to_string(),
+                "do it as the user it belongs to, or end that process by hand",
+            )
+            .into());
+        }
     };
     let pid = i32::try_from(note.pid).ok().and_then(Pid::from_raw);
     let told = pid.map(|pid| kill_process(pid, Signal::TERM));
@@ -58,7 +64,9 @@ pub async fn end(data: &Path, at_most: Duration) -> anyhow::Result<Option<u32>> 
     while discover::is_current(&note) {
         if Instant::now() > deadline {
             let message = format!("process {} has not ended within {} s", note.pid, at_most.as_secs());
-            return Err(Problem::failed("not_stopped", message, "wait longer with --wait, or look at its log").into());
+            return Err(
+                Problem::failed("not_stopped", message, "wait longer with --wait SECONDS, or look at its log").into()
+            );
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }

@@ -17,6 +17,8 @@ use tenure_store::{
 
 use super::Context;
 use crate::{
+    count::counted,
+    data::{self, Need},
     exit::{Exit, Problem},
     terminal::{self, Output},
 };
@@ -77,6 +79,11 @@ enum Command {
 }
 
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
+    let need = match &arguments.command {
+        Command::Repair { dry_run: false } | Command::Gc { dry_run: false, .. } => Need::Write,
+        _ => Need::Read,
+    };
+    data::allowed(&context.data, need)?;
     match &arguments.command {
         Command::Check { sessions } => check(context, sessions),
         Command::Repair { dry_run } => repair(context, *dry_run),
@@ -103,10 +110,10 @@ fn check(context: &Context, given: &[String]) -> anyhow::Result<Exit> {
             check.findings.iter().try_for_each(show)?;
             let damaged = check.findings.iter().filter(|finding| finding.level == Level::Damage).count();
             let seen = format!(
-                "{} sessions, {} events, {} files, {}",
-                check.sessions,
-                check.events,
-                check.files,
+                "{}, {}, {}, {}",
+                counted(check.sessions, "session"),
+                counted(check.events, "event"),
+                counted(check.files, "file"),
                 size(check.bytes)
             );
             let verdict = match damaged {
@@ -135,10 +142,11 @@ fn repair(context: &Context, dry_run: bool) -> anyhow::Result<Exit> {
                 terminal::print_line(&format!("{}: {}", tamed(&action.path), tamed(&action.what)))?;
             }
             repair.left.iter().try_for_each(show)?;
-            let said = match (repair.actions.len(), dry_run) {
+            let said = match (repair.actions.len() as u64, dry_run) {
                 (0, _) => "Nothing is to be mended.".to_owned(),
-                (count, true) => format!("{count} things would be mended."),
-                (count, false) => format!("{count} things were mended."),
+                (count, true) => format!("{} would be mended.", counted(count, "thing")),
+                (1, false) => "1 thing was mended.".to_owned(),
+                (count, false) => format!("{} were mended.", counted(count, "thing")),
             };
             terminal::print_line(&said)?;
         }
@@ -166,8 +174,13 @@ fn gc(context: &Context, dry_run: bool, options: &GcOptions) -> anyhow::Result<E
             for problem in &gc.problems {
                 terminal::note(&format!("{}\n", tamed(problem)));
             }
-            let verb = if dry_run { "would be removed" } else { "were removed" };
-            terminal::print_line(&format!("{} things {verb}: {} bytes.", gc.removed.len(), gc.bytes))?;
+            let count = gc.removed.len() as u64;
+            let verb = match (dry_run, count) {
+                (true, _) => "would be removed",
+                (false, 1) => "was removed",
+                (false, _) => "were removed",
+            };
+            terminal::print_line(&format!("{} {verb}: {}.", counted(count, "thing"), counted(gc.bytes, "byte")))?;
         }
     }
     Ok(if gc.problems.is_empty() { Exit::Ok } else { Exit::Failed })
@@ -208,8 +221,9 @@ fn problem(error: Error) -> anyhow::Error {
             Problem::failed("locked", error.to_string(), "end the daemon with `tenure stop` first").into()
         }
         Error::NoFolder(_) => Problem::usage(error.to_string(), "say where it is with --data DIR").into(),
-        Error::NoSession(_) => Problem::usage(error.to_string(), "list them with `tenure sessions`").into(),
-        other => other.into(),
+        Error::NoSession(_) => Problem::usage(error.to_string(), "list them with `tenure sessions --all`").into(),
+        Error::Disk { .. } => Problem::failed("disk_refused", error.to_string(), data::REFUSED).into(),
+        other => Problem::failed("store", other.to_string(), "`tenure doctor` looks for what is wrong").into(),
     }
 }
 

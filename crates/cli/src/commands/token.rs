@@ -39,9 +39,13 @@ enum Command {
     /// All tokens but the daemon's own
     List,
     /// Shut a token out; its open streams are cut
-    Revoke { name: String },
+    Revoke {
+        /// Which one; `tenure token list` names them
+        name: String,
+    },
     /// Give a token a new secret; without a name, the daemon's own
     Rotate {
+        /// Which one [default: the daemon's own]
         name: Option<String>,
         /// How long the secret of before is still taken, such as 10m [default: not at all]
         #[arg(long, value_name = "TIME", value_parser = span::parse)]

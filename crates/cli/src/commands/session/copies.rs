@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::{
     commands::Context,
+    count::counted,
     exit::{Exit, Problem},
     lookup, terminal,
 };
@@ -96,7 +97,9 @@ pub async fn export(
         terminal::Output::Json => {
             terminal::print_json(&json!({"session_id": session, "file": path, "bytes": bytes}))?;
         }
-        terminal::Output::Text => terminal::print_line(&format!("{} holds {session}: {bytes} bytes.", path.display()))?,
+        terminal::Output::Text => {
+            terminal::print_line(&format!("{} holds {session}: {}.", path.display(), counted(bytes, "byte")))?;
+        }
     }
     Ok(Exit::Ok)
 }
@@ -135,7 +138,7 @@ pub async fn import(
     match context.output {
         terminal::Output::Json => terminal::print_json(&imported)?,
         terminal::Output::Text => {
-            terminal::print_line(&format!("{session_id} is here, with {seq} events."))?;
+            terminal::print_line(&format!("{session_id} is here, with {}.", counted(*seq, "event")))?;
             for name in missing {
                 terminal::note(&format!("{} was missing when it was exported.\n", tamed(name)));
             }
