@@ -18,7 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
     tenure demo                              see it work: no key, no network
     tenure serve                             run the daemon on 127.0.0.1:8787
-    tenure chat                              talk with an agent in the present folder
+    tenure chat                              talk with an agent in this folder
     tenure ask \"what does this project do?\"  one question, one answer
     tenure sessions                          what there is
     tenure session events SESSION --follow   watch one
@@ -113,8 +113,8 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// What a page of the manual has for them, of 80.
-    const TYPED_COLUMNS_MAX: usize = 73;
+    /// What 80 columns leave beside the manual's margin.
+    const TYPED_COLUMNS_MAX: usize = 79;
 
     fn walk(command: &clap::Command, path: &str, wrong: &mut Vec<String>) {
         let path = format!("{path} {}", command.get_name());

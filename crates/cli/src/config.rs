@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_file_and_line() {
         for (text, place, what) in [
-            ("listen = 5", "/d/config.toml:1: ", "socket address"),
+            ("listen = 5", "/d/config.toml:1: ", "expected a string"),
             ("listen = \"here\"", "/d/config.toml:1: ", "socket address"),
             ("\n\nlisten_ = \"127.0.0.1:1\"", "/d/config.toml:3: ", "unknown field `listen_`"),
             ("[limits]\nbody_bytes_max = 0", "/d/config.toml:2: ", "above 0"),

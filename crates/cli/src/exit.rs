@@ -18,8 +18,8 @@ Exit codes:
        a start failed
     2  the command line or the configuration is wrong
     3  the daemon cannot be reached or started
-    4  the daemon refused the request, or does not have what it names; the message
-       names the code
+    4  the daemon refused the request, or does not have what it names; the
+       message names the code
     5  the data folder is damaged: found by `store check`, or left by
        `store repair`
   130  interrupted with Ctrl-C";

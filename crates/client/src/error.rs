@@ -88,14 +88,11 @@ fn innermost<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::
 const NO_HTTP: &str = "invalid HTTP version";
 
 fn fault(error: &reqwest::Error) -> Option<Fault> {
-    let cause = innermost(error);
-    // What TLS says stands inside an error of reading and writing, and is not told as its source.
-    let inside = cause.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
-    let tls = inside.and_then(|inside| inside.downcast_ref::<rustls::Error>()).or_else(|| cause.downcast_ref());
-    match tls {
+    match tls_error(error) {
         Some(rustls::Error::InvalidCertificate(why)) => Some(match why {
             CertificateError::ApplicationVerificationFailure => Fault::OtherCertificate,
-            CertificateError::UnknownIssuer => Fault::UnknownIssuer,
+            // An authority of the same name with another key.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => Fault::UnknownIssuer,
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => Fault::OtherName,
             CertificateError::Expired
             | CertificateError::ExpiredContext { .. }
@@ -104,7 +101,21 @@ fn fault(error: &reqwest::Error) -> Option<Fault> {
             _ => Fault::BadCertificate,
         }),
         Some(rustls::Error::InvalidMessage(_)) => Some(Fault::NoTls),
-        _ if cause.to_string().starts_with(NO_HTTP) => Some(Fault::NoHttp),
+        _ if innermost(error).to_string().starts_with(NO_HTTP) => Some(Fault::NoHttp),
         _ => None,
+    }
+}
+
+/// What TLS says. It stands inside errors of reading and writing, which do not tell it as their source.
+fn tls_error(error: &reqwest::Error) -> Option<&rustls::Error> {
+    let mut cause: &(dyn std::error::Error + 'static) = error;
+    loop {
+        if let Some(found) = cause.downcast_ref() {
+            return Some(found);
+        }
+        cause = match cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inside) => inside,
+            None => cause.source()?,
+        };
     }
 }

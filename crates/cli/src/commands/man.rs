@@ -63,7 +63,7 @@ fn page(command: clap::Command) -> io::Result<(String, String)> {
 fn as_typed(page: &str) -> String {
     let Some((before, rest)) = page.split_once("\n.SH EXTRA\n") else { return page.to_owned() };
     let (typed, after) = rest.split_at(rest.find("\n.SH ").map_or(rest.len(), |at| at + 1));
-    format!("{before}\n.SH NOTES\n.nf\n{}\n.fi\n{after}", typed.trim_end())
+    format!("{before}\n.SH NOTES\n.in 1\n.nf\n{}\n.fi\n{after}", typed.trim_end())
 }
 
 fn write_all(command: clap::Command, folder: &Path) -> io::Result<u64> {
@@ -87,7 +87,7 @@ mod tests {
         let serve = command.find_subcommand("serve").unwrap().clone();
         let (name, text) = page(serve).unwrap();
         assert_eq!(name, "tenure-serve.1");
-        let (_, notes) = text.split_once(".SH NOTES\n.nf\n").unwrap();
+        let (_, notes) = text.split_once(".SH NOTES\n.in 1\n.nf\n").unwrap();
         let (typed, _) = notes.split_once("\n.fi\n").unwrap();
         assert!(typed.lines().any(|line| line.trim_start().starts_with("listen = ")), "{typed}");
         assert!(typed.contains("stop_grace_ms"), "{typed}");

@@ -29,10 +29,10 @@ const STOP_MAX: Duration = Duration::from_secs(30);
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n    tenure service install\n    tenure service install --print\n    \
                         tenure service status --json\n    tenure service uninstall\n\n\
-                        It starts when you log in; `loginctl enable-linger` lets it run without that. systemd keeps\n\
-                        the address open while the daemon restarts, so that requests wait instead of failing. Its\n\
-                        log: journalctl --user -u tenure. Keys of models may stand in ~/.config/tenure/environment,\n\
-                        one NAME=value a line.")]
+                        It starts when you log in; `loginctl enable-linger` lets it run without that.\n\
+                        systemd keeps the address open while the daemon restarts, so that requests\n\
+                        wait instead of failing. Its log: journalctl --user -u tenure. Keys of models\n\
+                        may stand in ~/.config/tenure/environment, one NAME=value a line.")]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -84,8 +84,8 @@ enum Command {
         session: String,
     },
     /// Make a session of its own that begins where this one stood
-    #[command(after_help = "An open turn of it waits in the fork until you resume it or send something else;\n\
-                            nothing that ran runs again.\n\nExamples:\n    tenure session fork sess_01K9\n    \
+    #[command(after_help = "An open turn of it waits in the fork until you resume it or send something\n\
+                            else; nothing that ran runs again.\n\nExamples:\n    tenure session fork sess_01K9\n    \
                             tenure session fork sess_01K9 --at 42 --workspace ../other")]
     Fork {
         /// The session, by its id, the beginning of it, a label or a role
@@ -108,7 +108,7 @@ enum Command {
     },
     /// Write all of it to one file: events, attachments, artifacts, settings
     #[command(after_help = "Examples:\n    tenure session export sess_01K9\n    \
-                            tenure session export sess_01K9 --output - | ssh other tenure session import -")]
+                            tenure session export sess_01K9 -o - | ssh other tenure session import -")]
     Export {
         /// The session, by its id, the beginning of it, a label or a role
         session: String,

@@ -38,33 +38,27 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Read everything and tell what is damaged; changes nothing, and may run beside a daemon
-    #[command(
-        after_help = "Exits with 5 if anything is damaged. Notes do not count: they tell of what a crash or an\n\
-                            upload left, which harms nobody.\n\nExamples:\n    tenure store check\n    \
-                            tenure store check sess_01K9 --json | jq '.findings[]'"
-    )]
+    #[command(after_help = "Exits with 5 if anything is damaged. Notes do not count: they tell of what a\n\
+                            crash or an upload left, which harms nobody.\n\nExamples:\n    tenure store check\n    \
+                            tenure store check sess_01K9 --json | jq '.findings[]'")]
     Check {
         /// Only these sessions, by their ids or the beginnings of them
         sessions: Vec<String>,
     },
     /// Mend what can be mended; not while a daemon runs
-    #[command(
-        after_help = "A changed bit is put right where a sum or a digest tells which. Else every valid event is kept\n\
-                            under its number, event_lost stands for each that is gone, and the session ends as failed.\n\
-                            What was damaged is kept beside it.\n\nExits with 5 if damage is left, or found with --dry-run.\n\n\
-                            Examples:\n    tenure store repair --dry-run\n    tenure store repair"
-    )]
+    #[command(after_help = "A changed bit is put right where a sum or a digest tells which. Else every\n\
+                            valid event is kept under its number, event_lost stands for each that is\n\
+                            gone, and the session ends as failed. What was damaged is kept beside it.\n\nExits with 5 if damage is left, or found with --dry-run.\n\n\
+                            Examples:\n    tenure store repair --dry-run\n    tenure store repair")]
     Repair {
         /// Only tell what would be done
         #[arg(long)]
         dry_run: bool,
     },
     /// Remove what nobody needs; not while a daemon runs
-    #[command(
-        after_help = "Never touched: sessions that are open or have the label `pinned`, damaged ones, and whatever\n\
-                            is younger than its limit.\n\nExamples:\n    tenure store gc --dry-run\n    \
-                            tenure store gc --older-than 7d --sessions-ended-before 90d"
-    )]
+    #[command(after_help = "Never touched: sessions that are open or have the label `pinned`, damaged\n\
+                            ones, and whatever is younger than its limit.\n\nExamples:\n    tenure store gc --dry-run\n    \
+                            tenure store gc --older-than 7d --sessions-ended-before 90d")]
     Gc {
         /// Only tell what would be removed
         #[arg(long)]

@@ -11,7 +11,7 @@ const EXAMPLES: &str = "\
 Examples:
     tenure token add ci --expires 90d    its secret is shown once
     tenure token list
-    tenure token rotate ci --grace 1h    a new secret; the old one is taken for an hour more
+    tenure token rotate ci --grace 1h    a new secret; the old one for 1 h more
     tenure token revoke ci               at once: what it has open is cut
     tenure token rotate                  the daemon's own token, in its file";
 
