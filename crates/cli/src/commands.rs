@@ -68,6 +68,14 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         _ => remote::target(&cli.global)?,
     };
     let context = Context { data: data::folder(cli.global.data.as_deref())?, remote, output: cli.global.output() };
+    let needs_folder = match &cli.command {
+        // The doctor tells it among the rest.
+        Command::Demo(_) | Command::Doctor(_) | Command::Completions(_) | Command::Man(_) => false,
+        _ => context.remote.is_none(),
+    };
+    if needs_folder && let Some(obstacle) = data::obstacle(&context.data) {
+        return Err(Problem::usage(obstacle, "choose another folder with --data DIR").into());
+    }
     let done = dispatch(&context, cli.command);
     if context.remote.is_some() { done.map_err(exit::of_elsewhere) } else { done }
 }

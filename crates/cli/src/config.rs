@@ -16,7 +16,7 @@ use serde_json::Value;
 use tenure_core::{policy::Resume, redact::SECRET_BYTES_MIN};
 use tenure_engine::EngineConfig;
 
-use crate::{address, exit::Problem};
+use crate::{address, exit::Problem, hint};
 
 /// Shown by `tenure serve --help`. Lines with `#` before a key show what may be said where nothing is said by default.
 pub const HELP: &str = r#"Configuration: config.toml in the data folder. Flags win over the
@@ -366,7 +366,11 @@ pub fn read(data: &Path) -> anyhow::Result<Config> {
         Ok(text) => Ok(parse(&path, &text)?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
         Err(error) => {
-            Err(Problem::usage(format!("cannot read {}: {error}", path.display()), "mend or remove it").into())
+            let hint = match error.kind() {
+                io::ErrorKind::PermissionDenied => hint::of_system(error.kind()).1,
+                _ => "mend or remove it",
+            };
+            Err(Problem::usage(format!("cannot read {}: {error}", path.display()), hint).into())
         }
     }
 }

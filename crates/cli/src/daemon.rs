@@ -32,8 +32,6 @@ const RIVAL_MAX: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 /// Between two tries of a call to a daemon that is gone for a moment.
 const INSIST_PAUSE: Duration = Duration::from_millis(200);
-/// What to do where there is no data folder to be had.
-const OTHER_FOLDER: &str = "choose another folder with --data DIR";
 /// How much of a failed start's log is shown.
 const LOG_LINES_SHOWN: usize = 5;
 
@@ -47,34 +45,22 @@ pub async fn connect(context: &Context) -> anyhow::Result<Client> {
 }
 
 async fn connect_here(data: &Path) -> anyhow::Result<Client> {
-    if let Some(obstacle) = data::obstacle(data) {
-        return Err(Problem::no_daemon(obstacle, OTHER_FOLDER).into());
-    }
     match discover::find(data).await {
         Ok((client, _)) => return Ok(client),
         Err(Absent::NoNote { .. } | Absent::Gone { .. }) => {}
         // It may be about to end or to answer.
         Err(Absent::Silent { .. }) => match wait_for_daemon(data, RIVAL_MAX).await {
             Ok(client) => return Ok(client),
-            Err(silent @ Absent::Silent { .. }) => {
-                let hint = format!("its log {} may say why; `tenure stop` ends it", data.join(LOG_FILE).display());
-                return Err(Problem::no_daemon(silent.to_string(), hint).into());
-            }
+            Err(silent @ Absent::Silent { .. }) => return Err(absent(&silent)),
             Err(_) => {}
         },
-        Err(unreadable @ Absent::Unreadable { .. }) => {
-            let hint = "do it as the user it belongs to, or choose another folder with --data DIR";
-            return Err(Problem::no_daemon(unreadable.to_string(), hint).into());
-        }
-        Err(garbled @ Absent::Garbled { .. }) => {
-            return Err(Problem::no_daemon(garbled.to_string(), "remove that file, then try again").into());
-        }
-        Err(tokenless @ Absent::NoToken { .. }) => {
-            let hint = "`tenure stop`, then try again: the next daemon makes a new token";
-            return Err(Problem::no_daemon(tokenless.to_string(), hint).into());
-        }
+        Err(other) => return Err(absent(&other)),
     }
     start(data).await
+}
+
+fn absent(why: &Absent) -> anyhow::Error {
+    Problem::no_daemon(why.to_string(), hint::of_absence(why)).into()
 }
 
 /// How a stream looks up where the daemon is now.
@@ -175,6 +161,10 @@ fn not_started(data: &Path, log_begin: u64, what: &str) -> Problem {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
     let said = read().unwrap_or_default();
+    if is_full(data) {
+        let message = format!("no daemon could be started: the disk of {} is full", data.display());
+        return Problem::no_daemon(message, hint::of_system(io::ErrorKind::StorageFull).1);
+    }
     let lines: Vec<&str> = said.lines().collect();
     let last = lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n  ");
     let last = if last.is_empty() { String::new() } else { format!("; it said:\n  {last}") };
@@ -182,6 +172,11 @@ fn not_started(data: &Path, log_begin: u64, what: &str) -> Problem {
         format!("no daemon could be started: {what}{last}"),
         format!("`tenure doctor` looks for what is wrong; the whole log is {}", path.display()),
     )
+}
+
+/// Whether nothing more can be written there: the daemon could not even say so in its log.
+fn is_full(data: &Path) -> bool {
+    rustix::fs::statvfs(data).is_ok_and(|disk| disk.f_bavail == 0)
 }
 
 /// Repeats a call while a daemon that has answered is gone for a moment, and looks up where it is. Only for calls that may
@@ -198,7 +193,8 @@ where
                 if !told && began.elapsed() >= MISSED_AFTER {
                     told = true;
                     let seconds = PATIENCE.as_secs();
-                    terminal::note(&format!("{error}. Trying again for {seconds} s; Ctrl-C gives up.\n"));
+                    let hint = hint::of_waiting(&error);
+                    terminal::note(&format!("{error}{hint}. Trying again for {seconds} s; Ctrl-C gives up.\n"));
                 }
                 tokio::time::sleep(INSIST_PAUSE).await;
                 if let Some(target) = find() {

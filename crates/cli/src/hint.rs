@@ -2,7 +2,7 @@
 
 use std::io;
 
-use tenure_client::Fault;
+use tenure_client::{Fault, discover::Absent};
 
 /// Where the daemon of a command is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +97,22 @@ pub fn of_refusal(code: &str, told: &str, place: Place) -> String {
         _ => OF_REFUSALS.iter().find(|(known, _)| *known == code).map_or(told, |(_, hint)| hint),
     };
     placed.to_owned()
+}
+
+/// What to do while a call is tried again.
+pub fn of_waiting(error: &tenure_client::Error) -> &'static str {
+    if error.code() == Some("disk_refused") { ": free some space" } else { "" }
+}
+
+/// What to do where the data folder's daemon cannot be found.
+pub fn of_absence(absent: &Absent) -> &'static str {
+    match absent {
+        Absent::NoNote { .. } | Absent::Gone { .. } => "any command starts one",
+        Absent::Silent { .. } => "daemon.log in the data folder may say why; `tenure stop` ends it",
+        Absent::Unreadable { .. } => "do it as the user it belongs to, or choose another folder with --data DIR",
+        Absent::Garbled { .. } => "remove that file, then try again; a daemon that still runs is to be ended by hand",
+        Absent::NoToken { .. } => "`tenure stop`, then try again: the next daemon makes a new token",
+    }
 }
 
 /// What to do where nothing answers.

@@ -20,7 +20,7 @@ const ID_BEGINS: &str = "sess_";
 /// The session's whole id. A whole one is not looked up; what does not look like an id is a label or a role.
 pub async fn session(client: &Client, given: &str) -> anyhow::Result<String> {
     if given.trim().is_empty() {
-        return Err(Problem::usage("the session's name is empty", "`tenure sessions` lists them").into());
+        return Err(Problem::usage("the session's name is empty", "`tenure sessions --all` lists them").into());
     }
     if given.chars().count() >= ID_CHARS {
         return Ok(given.to_owned());
@@ -38,7 +38,11 @@ pub async fn session(client: &Client, given: &str) -> anyhow::Result<String> {
     }
     if given.chars().count() < PREFIX_CHARS_MIN {
         let message = format!("'{given}' is too short for the beginning of a session's id");
-        return Err(Problem::usage(message, format!("give at least {PREFIX_CHARS_MIN} characters of it")).into());
+        return Err(Problem::usage(
+            message,
+            format!("give at least {PREFIX_CHARS_MIN} characters of it; `tenure sessions` lists them"),
+        )
+        .into());
     }
     let rows = sessions(client, usize::MAX, &SessionFilter::default()).await?;
     let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();

@@ -30,28 +30,37 @@ const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// The daemon that flags and environment name, if they do.
 pub fn target(global: &Global) -> anyhow::Result<Option<Target>> {
     let Some(url) = &global.url else { return Ok(None) };
+    let no_address = || {
+        let hint = "write it with its scheme and port, such as --url https://box.example:8787";
+        Problem::usage(format!("'{url}' is no address of a daemon"), hint)
+    };
+    let (scheme, place) = parts(url).ok_or_else(no_address)?;
     let token = match (&global.token_file, &global.token) {
         (Some(path), _) => token(&path.display().to_string(), &read(path, "the token", TOKEN_HINT)?)?,
         (None, Some(Hidden(text))) => token("TENURE_TOKEN", text)?,
         (None, None) => return Err(Problem::usage("there is no token for that daemon", TOKEN_HINT).into()),
     };
     let target = Target::new(url, token);
-    if url.starts_with("https://") {
+    if scheme == "https" {
         return Ok(Some(target.trusting(trust(global)?)));
     }
-    let host = url.strip_prefix("http://").map(|rest| rest.split('/').next().unwrap_or(""));
-    match host.map(is_loopback) {
-        Some(true) => Ok(Some(target)),
-        Some(false) => {
-            let message = format!("{url} is on another machine: without TLS anybody between could read the token");
-            let hint = "write https:// in --url; the daemon speaks TLS with `tenure serve --tls`, or behind a proxy";
-            Err(Problem::usage(message, hint).into())
-        }
-        None => {
-            let hint = "write it with its scheme and port, such as --url https://box.example:8787";
-            Err(Problem::usage(format!("'{url}' is no address of a daemon"), hint).into())
-        }
+    if !is_loopback(place) {
+        let message = format!("{url} is on another machine: without TLS anybody between could read the token");
+        let hint = "write https:// in --url; the daemon speaks TLS with `tenure serve --tls`, or behind a proxy";
+        return Err(Problem::usage(message, hint).into());
     }
+    Ok(Some(target))
+}
+
+/// The scheme of an address, and its host with its port.
+fn parts(url: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = url.split_once("://").filter(|(scheme, _)| ["http", "https"].contains(scheme))?;
+    let place = rest.split('/').next()?;
+    let (host, has_port) = match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse::<u16>().is_ok()),
+        _ => (place, true),
+    };
+    (has_port && is_host(host.trim_matches(['[', ']']))).then_some((scheme, place))
 }
 
 const TOKEN_HINT: &str = "give the file that holds it with --token-file FILE, or set TENURE_TOKEN; \
@@ -297,6 +306,18 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         fs::write(data.path().join(CERTIFICATE_FILE), "nothing").unwrap();
         assert!(remote.tls(data.path()).is_err());
+    }
+
+    #[test]
+    fn an_address_has_a_scheme_and_a_host() {
+        assert_eq!(parts("https://box.example:8787/"), Some(("https", "box.example:8787")));
+        assert_eq!(parts("http://[::1]"), Some(("http", "[::1]")));
+        assert_eq!(parts("http://[::1]:80"), Some(("http", "[::1]:80")));
+        for bad in
+            ["", "box", "box:1", "ftp://box", "https://", "https://:1", "https://box:x", "https://a b", "https://u@b"]
+        {
+            assert_eq!(parts(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
 use crate::{
+    count::within,
     daemon,
     exit::{Exit, Problem},
     follow::{Answers, Follow, Followed, Frame, Seat},
@@ -50,7 +51,7 @@ pub struct Arguments {
     #[arg(long, value_enum)]
     approve: Option<Permit>,
     /// Cancel the turn after this many seconds
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", value_parser = within(1..=u64::MAX))]
     timeout: Option<u64>,
 }
 

@@ -130,9 +130,6 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
         // Away from the terminal of the command that started us, whose Ctrl-C is not for us.
         let _ = rustix::process::setsid();
     }
-    if let Some(obstacle) = data::obstacle(&context.data) {
-        return Err(Problem::usage(obstacle, "choose another folder with --data").into());
-    }
     let settings = settle(arguments, config::read(&context.data)?)?;
     let log_file = settings.log.as_deref().map(|path| open_log(path, &settings)).transpose()?;
     log::start(log_file.as_ref());

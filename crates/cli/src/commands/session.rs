@@ -15,6 +15,7 @@ mod copies;
 
 use super::Context;
 use crate::{
+    count::within,
     daemon,
     exit::{Exit, Problem},
     lookup, terminal,
@@ -91,7 +92,7 @@ enum Command {
         /// The session, by its id, the beginning of it, a label or a role
         session: String,
         /// The last event to share [default: the present one]
-        #[arg(long, value_name = "SEQ")]
+        #[arg(long, value_name = "SEQ", value_parser = within(1..=u64::MAX))]
         at: Option<u64>,
         /// What it is called [default: as the session]
         #[arg(long)]

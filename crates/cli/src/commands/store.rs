@@ -204,7 +204,9 @@ fn session(context: &Context, given: &str) -> anyhow::Result<SessionId> {
     found.retain(|session| session.to_string().starts_with(given));
     match found[..] {
         [session] => Ok(session),
-        [] => Err(Problem::usage(format!("there is no session {given}"), "list them with `tenure sessions`").into()),
+        [] => {
+            Err(Problem::usage(format!("there is no session {given}"), "list them with `tenure sessions --all`").into())
+        }
         _ => Err(Problem::usage(format!("{given} fits {} sessions", found.len()), "give more of its id").into()),
     }
 }
