@@ -15,7 +15,7 @@ mod copies;
 
 use super::Context;
 use crate::{
-    count::within,
+    count::{counted, within},
     daemon,
     exit::{Exit, Problem},
     lookup, terminal,
@@ -280,7 +280,7 @@ pub(super) fn spoken(message: &Message, look: Look) -> Vec<String> {
         lines.extend(text.lines().take(most).map(|line| format!("  {line}")));
         let left = text.lines().count().saturating_sub(most);
         if left > 0 {
-            lines.push(look.paint(Tone::Faint, &format!("  … {left} more lines")));
+            lines.push(look.paint(Tone::Faint, &format!("  … {}", counted(left as u64, "more line"))));
         }
     }
     for call in &message.tool_calls {
