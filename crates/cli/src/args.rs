@@ -55,7 +55,7 @@ pub struct Global {
     /// Believe what these certificates have signed [default: as the system does]
     #[arg(long, global = true, env = "TENURE_CA", value_name = "FILE", hide_env_values = true, help_heading = REMOTE)]
     pub ca: Option<PathBuf>,
-    /// Believe one certificate, by its SHA-256 in hex, as `tenure serve` prints it
+    /// Believe one certificate, by its SHA-256 in hex, as `tenure serve` prints it and `tenure doctor` shows it there
     #[arg(long, global = true, env = "TENURE_FINGERPRINT", value_name = "HEX", hide_env_values = true, help_heading = REMOTE)]
     pub fingerprint: Option<String>,
     /// Print JSON for programs: one object, or one a line for streams

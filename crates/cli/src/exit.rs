@@ -85,8 +85,11 @@ pub fn misused(error: &clap::Error) -> ExitCode {
     let for_programs = std::env::args_os().any(|argument| argument == "--json");
     if error.use_stderr() && for_programs {
         let text = error.to_string();
-        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        let hint = "look at it without --json, or at --help";
+        // What is wrong, then a blank line, then perhaps a tip.
+        let mut parts = text.split("\n\n").map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
+        let message = parts.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        let tip = parts.find_map(|part| part.strip_prefix("tip: ").map(str::to_owned));
+        let hint = tip.unwrap_or_else(|| "look at it without --json, or at --help".into());
         eprintln!("{}", json!({"error": {"code": "usage", "message": message, "hint": hint}}));
         return Exit::Usage.into();
     }

@@ -121,6 +121,10 @@ fn programs_are_told_of_a_wrong_command_line_as_json() {
         assert_eq!(error["code"], "usage", "{arguments:?}");
         assert!(!error["message"].as_str().unwrap().is_empty(), "{arguments:?}");
     }
+    let missing = folder.tenure(&["ask", "--json"]).exits(2).error();
+    assert!(missing["message"].as_str().unwrap().ends_with("not provided: <TEXT>"), "{missing}");
+    let misspelt = folder.tenure(&["ask", "--modle", "x", "hi", "--json"]).exits(2).error();
+    assert!(misspelt["hint"].as_str().unwrap().contains("--model"), "{misspelt}");
     let ran = folder.tenure(&["--url", "http://127.0.0.1:1", "stop", "--json"]).exits(2);
     assert!(ran.error()["message"].as_str().unwrap().contains("this machine"), "{ran:?}");
     folder.tenure(&["session", "show", "", "--json"]).exits(2);
