@@ -16,44 +16,46 @@ use serde_json::Value;
 use tenure_core::{policy::Resume, redact::SECRET_BYTES_MIN};
 use tenure_engine::EngineConfig;
 
-use crate::exit::Problem;
+use crate::{address, exit::Problem, hint};
 
-/// Shown by `tenure serve --help`.
-pub const HELP: &str = r#"Configuration: config.toml in the data folder. Flags win over the environment
-(TENURE_LISTEN, TENURE_DEFAULT_MODEL, TENURE_DURABILITY), which wins over the file.
-All keys and their defaults:
+/// Shown by `tenure serve --help`. Lines with `#` before a key show what may be said where nothing is said by default.
+pub const HELP: &str = r#"Configuration: config.toml in the data folder. Flags win over the
+environment (TENURE_LISTEN, TENURE_DEFAULT_MODEL, TENURE_DURABILITY), which
+wins over the file. All keys; those without a # before them show their
+defaults, the others are examples:
 
     listen = "127.0.0.1:8787"
     default_model = "scripted"
-    durability = "power"            # or "process": survives kill -9, not a power cut
-    verify_commands = ["make test"] # run unasked after writes [default: as the workspace says, asked]
-    idle_evict_ms = 30000           # idle sessions leave the memory after this long
-    secret_variables = []           # environment variables kept secret beside those named ...KEY, ...TOKEN and the like
+    durability = "power"       # "process" survives kill -9, no power cut
+    #verify_commands = ["make test"]  # run unasked after writes
+    idle_evict_ms = 30000      # idle sessions leave the memory
+    secret_variables = []      # beside those named ...KEY, ...TOKEN etc.
 
-    [log]                           # where to, if not to stderr; it begins anew before it grows too large
-    file = "/path/to/daemon.log"
-    bytes_max = 4194304
-    keep = 3                        # how many old ones stay, as daemon.log.1 and so on
+    [log]                      # to stderr, unless a file is named
+    #file = "/path/to/daemon.log"
+    bytes_max = 4194304        # then it begins anew
+    keep = 3                   # old ones: daemon.log.1 and so on
 
-    [recovery]
-    resume = "safe"                 # or "ask", "always": what becomes of a turn that a crash cut
+    [recovery]                 # of a turn that a crash cut
+    resume = "safe"            # or "ask", "always"
 
-    [secrets]                       # values that are never written or shown: NAME = "value", 8 bytes or more
+    [secrets]                  # never written or shown; 8 bytes or more
+    #NAME = "the secret itself"
 
     [remote]
-    allow = false                   # listen on other addresses than those of loopback; needs TLS or a proxy
-    names = []                      # host names under which the daemon may be reached, beside those of loopback
-    behind_proxy = "name.example"   # the host name of a proxy that speaks TLS for the daemon [default: none]
+    allow = false              # other addresses; needs TLS or a proxy
+    names = []                 # host names, beside those of loopback
+    #behind_proxy = "name.example"    # it speaks TLS for the daemon
 
     [tls]
-    on = false                      # with a certificate of its own making, unless these are given:
-    cert = "/path/cert.pem"
-    key = "/path/key.pem"
+    on = false                 # makes a certificate, unless one is given:
+    #cert = "/path/cert.pem"
+    #key = "/path/key.pem"
 
     [limits]
     connections_max = 4096
     connections_per_address_max = 3072
-    streams_max = 2048              # event streams at one time
+    streams_max = 2048         # event streams at one time
     body_bytes_max = 1048576
     attachment_bytes_max = 10485760
     import_bytes_max = 1073741824
@@ -61,18 +63,18 @@ All keys and their defaults:
     imports_max = 2
     header_bytes_max = 32768
     headers_max = 64
-    header_read_ms = 10000          # from the first byte of a request to the end of its head
+    header_read_ms = 10000     # for the head of a request
     body_read_ms = 30000
-    idle_ms = 75000                 # a connection without a request
-    write_stall_ms = 60000          # a client that takes nothing of what is sent to it
-    requests_per_second_max = 20000 # of one token, over time
-    requests_burst_max = 20000      # of one token, at once
-    failures_per_minute_max = 120   # requests of one address without a valid token that are told so each
+    idle_ms = 75000            # a connection without a request
+    write_stall_ms = 60000     # a client that takes nothing
+    requests_per_second_max = 20000   # of one token, over time
+    requests_burst_max = 20000        # of one token, at once
+    failures_per_minute_max = 120     # of one address, told each
     tokens_max = 128
-    logins_max = 64                 # browsers that are logged in
-    login_ms = 43200000             # how long one stays so
-    mailbox_max = 256               # commands that may wait for one session
-    stop_grace_ms = 5000            # what requests under way get when the daemon stops"#;
+    logins_max = 64            # browsers that are logged in
+    login_ms = 43200000        # how long one stays so
+    mailbox_max = 256          # commands that wait for one session
+    stop_grace_ms = 5000       # for requests when the daemon stops"#;
 
 pub const FILE: &str = "config.toml";
 
@@ -81,6 +83,8 @@ pub const FILE: &str = "config.toml";
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// where `tenure serve` listens; a loopback address, port 0 takes any free one. A daemon that a command starts in the background always takes a free port
+    #[serde(deserialize_with = "address::read")]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub listen: Option<SocketAddr>,
     /// the model of sessions that name none. There are `scripted`, `scripted:demo` and `scripted:/path/to/script.json`; the name is not checked before a turn uses it
     pub default_model: Option<String>,
@@ -374,7 +378,11 @@ pub fn read(data: &Path) -> anyhow::Result<Config> {
         Ok(text) => Ok(parse(&path, &text)?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
         Err(error) => {
-            Err(Problem::usage(format!("cannot read {}: {error}", path.display()), "mend or remove it").into())
+            let hint = match error.kind() {
+                io::ErrorKind::PermissionDenied => hint::of_system(error.kind()).1,
+                _ => "mend or remove it",
+            };
+            Err(Problem::usage(format!("cannot read {}: {error}", path.display()), hint).into())
         }
     }
 }
@@ -390,32 +398,47 @@ fn parse(path: &Path, text: &str) -> Result<Config, Problem> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::{
+        args::{Cli, Command},
+        commands::serve,
+    };
 
     fn parsed(text: &str) -> Result<Config, String> {
         parse(Path::new("/d/config.toml"), text).map_err(|problem| problem.to_string())
     }
 
+    /// The sample of the help; with its examples, or as it is.
+    fn sample(with_examples: bool) -> String {
+        let keys = HELP.lines().skip_while(|line| !line.contains("listen =")).map(str::trim_start);
+        let line = |line: &str| if with_examples { line.trim_start_matches('#').to_owned() } else { line.to_owned() };
+        keys.fold(String::new(), |all, key| all + &line(key) + "\n")
+    }
+
     #[test]
     fn what_the_help_shows_is_accepted() {
-        let sample: String = HELP
-            .lines()
-            .skip_while(|line| !line.contains("listen ="))
-            .fold(String::new(), |all, line| all + line.trim_start() + "\n");
-        let config = parsed(&sample).unwrap();
+        let config = parsed(&sample(true)).unwrap();
         assert_eq!(config.listen, Some("127.0.0.1:8787".parse().unwrap()));
-        assert_eq!(config.durability, Some(Durability::Power));
-        assert_eq!(config.idle_evict, Some(Duration::from_secs(30)));
-        assert_eq!(config.recovery.resume, Some(Resume::Safe));
-        assert_eq!(config.limits.connections_max, Some(Positive(4096)));
         assert_eq!(config.tls.cert, Some("/path/cert.pem".into()));
-        // And what it calls defaults are the defaults.
-        let (mut server, mut engine) = (tenure_server::Limits::default(), EngineConfig::default());
-        let defaults = Limits::shown(&mut server, &mut engine);
-        config.limits.lay_over(&mut server, &mut engine);
-        assert_eq!(Limits::shown(&mut server, &mut engine), defaults);
-        assert!(defaults.iter().all(|(name, _)| HELP.contains(name.trim_start_matches("limits."))), "{defaults:?}");
         assert_eq!(config.verify_commands, Some(vec!["make test".into()]));
+        assert_eq!(config.secrets.len(), 1);
+    }
+
+    #[test]
+    fn what_the_help_calls_defaults_are_the_defaults() {
+        let Command::Serve(bare) = Cli::try_parse_from(["tenure", "serve"]).unwrap().command else { unreachable!() };
+        let shown = |config| serve::shown(&bare, config).unwrap();
+        assert_eq!(shown(parsed(&sample(false)).unwrap()), shown(Config::default()));
+        // Every key is there, and every one that has a default says it.
+        for (name, default) in shown(Config::default()) {
+            let key = name.rsplit_once('.').map_or(name, |(_, key)| key);
+            let is_said = |text: &str| text.lines().any(|line| line.starts_with(&format!("{key} = ")));
+            let has_default = !default.is_null() && name != "secrets";
+            assert!(name == "secrets" || is_said(&sample(true)), "{name} is missing");
+            assert_eq!(is_said(&sample(false)), has_default, "{name} = {default}");
+        }
     }
 
     /// What is counted is held room for, and what is waited for is added to clocks.
@@ -435,7 +458,7 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_file_and_line() {
         for (text, place, what) in [
-            ("listen = 5", "/d/config.toml:1: ", "socket address"),
+            ("listen = 5", "/d/config.toml:1: ", "expected a string"),
             ("listen = \"here\"", "/d/config.toml:1: ", "socket address"),
             ("\n\nlisten_ = \"127.0.0.1:1\"", "/d/config.toml:3: ", "unknown field `listen_`"),
             ("[limits]\nbody_bytes_max = 0", "/d/config.toml:2: ", "above 0"),

@@ -428,7 +428,8 @@ impl<'a> Follow<'a> {
             Output::Text => {
                 let look = terminal::stderr_look();
                 let (status, events, session) = (&rest.status, self.events, &self.session);
-                let counts = [(steps, "step"), (calls, "call"), (events, "event")].map(|(n, what)| counted(n, what));
+                let counts = [(steps, "step"), (calls, "call"), (events, "event")]
+                    .map(|(n, what)| crate::count::counted(n, what));
                 let counts = format!("{}, cost {}", counts.join(", "), money(cost));
                 let whose = if self.frame == Frame::Once { format!("; session {session}") } else { String::new() };
                 terminal::note(&look.paint(Tone::Faint, &format!("{status}: {counts}{whose}")));
@@ -447,10 +448,6 @@ impl<'a> Follow<'a> {
 pub fn left() -> Followed {
     terminal::note("Left; the turn goes its way.\n");
     Followed::Left
-}
-
-fn counted(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

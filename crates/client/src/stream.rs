@@ -144,7 +144,7 @@ impl EventStream {
         }
     }
 
-    /// Tries until there is a connection, time is over or the daemon refuses.
+    /// Tries until there is a connection, time is over or the daemon refuses. One that never answered is not waited for.
     async fn connect(&mut self) -> Result<(), Error> {
         loop {
             let error = match self.open().await {
@@ -154,7 +154,7 @@ impl EventStream {
                     self.missed.send_if_modified(|missed| std::mem::replace(missed, false));
                     return Ok(());
                 }
-                Err(error) if error.may_pass() => error,
+                Err(error) if error.may_pass() && self.client.has_answered() => error,
                 Err(error) => return Err(error),
             };
             self.pause(error).await?;

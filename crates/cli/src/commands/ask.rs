@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
 use crate::{
+    count::within,
     daemon,
     exit::{Exit, Problem},
     follow::{Answers, Follow, Followed, Frame, Seat},
@@ -26,8 +27,9 @@ Examples:
     tenure ask --session sess_01K9 \"and now the docs\"
     tenure ask --json \"hello\" | tail -1 | jq -r .text
 
-The answer goes to stdout, all else to stderr. With --json every event of the turn is one line on
-stdout, and the last line is {\"type\":\"result\",\"session_id\",\"turn_id\",\"status\",\"text\",…}.
+The answer goes to stdout, all else to stderr. With --json every event of the
+turn is one line on stdout, and the last line is
+{\"type\":\"result\",\"session_id\",\"turn_id\",\"status\",\"text\",…}.
 Ctrl-C cancels the turn; a second one leaves it as it is.";
 
 /// Send a message to an agent and follow its turn to the end
@@ -49,7 +51,7 @@ pub struct Arguments {
     #[arg(long, value_enum)]
     approve: Option<Permit>,
     /// Cancel the turn after this many seconds
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", value_parser = within(1..=u64::MAX))]
     timeout: Option<u64>,
 }
 

@@ -43,13 +43,14 @@ const EXAMPLES: &str = "\
 Examples:
     tenure chat                           in the present folder
     tenure chat \"what is in here?\"        with a first message
-    tenure chat --continue                go on with the newest session of this folder
+    tenure chat --continue                go on with its newest session
     tenure chat --session sess_01K9       go on with this one
     printf 'hi\\nbye\\n' | tenure chat      each line is a message
 
-At the prompt /help lists the commands. While the agent works, what you type is passed on
-to it; Ctrl-C cancels its turn, and a second one leaves it to itself. The session stays
-when you leave: come back with --continue, from any terminal.";
+At the prompt /help lists the commands. While the agent works, what you type
+is passed on to it; Ctrl-C cancels its turn, and a second one leaves it to
+itself. The session stays when you leave: come back with --continue, from any
+terminal.";
 
 /// Talk with an agent, line by line
 #[derive(Debug, Args)]

@@ -17,6 +17,7 @@ mod gaps;
 use self::gaps::Gaps;
 use super::Context;
 use crate::{
+    count::{counted, within},
     daemon,
     exit::{Exit, Problem},
     lookup, terminal,
@@ -58,6 +59,7 @@ enum Command {
     Rename {
         /// The session, by its id, the beginning of it, a label or a role
         session: String,
+        /// What it is called from now on, on one line
         title: String,
     },
     /// Give it another folder, model or other labels; not while a turn is open, but for the labels
@@ -85,15 +87,16 @@ enum Command {
         session: String,
     },
     /// Make a session of its own that begins where this one stood
-    #[command(after_help = "An open turn of it waits in the fork until you resume it or send something else;\n\
-                            nothing that ran runs again.\n\nExamples:\n    tenure session fork sess_01K9\n    \
+    #[command(after_help = "An open turn of it waits in the fork until you resume it or send something\n\
+                            else; nothing that ran runs again.\n\nExamples:\n    tenure session fork sess_01K9\n    \
                             tenure session fork sess_01K9 --at 42 --workspace ../other")]
     Fork {
         /// The session, by its id, the beginning of it, a label or a role
         session: String,
         /// The last event to share [default: the present one]
-        #[arg(long, value_name = "SEQ")]
+        #[arg(long, value_name = "SEQ", value_parser = within(1..=u64::MAX))]
         at: Option<u64>,
+        /// What it is called [default: as the session]
         #[arg(long)]
         title: Option<String>,
         /// The folder it works in [default: the same]
@@ -108,7 +111,7 @@ enum Command {
     },
     /// Write all of it to one file: events, attachments, artifacts, settings
     #[command(after_help = "Examples:\n    tenure session export sess_01K9\n    \
-                            tenure session export sess_01K9 --output - | ssh other tenure session import -")]
+                            tenure session export sess_01K9 -o - | ssh other tenure session import -")]
     Export {
         /// The session, by its id, the beginning of it, a label or a role
         session: String,
@@ -284,7 +287,7 @@ pub(super) fn spoken(message: &Message, look: Look) -> Vec<String> {
         lines.extend(text.lines().take(most).map(|line| format!("  {line}")));
         let left = text.lines().count().saturating_sub(most);
         if left > 0 {
-            lines.push(look.paint(Tone::Faint, &format!("  … {left} more lines")));
+            lines.push(look.paint(Tone::Faint, &format!("  … {}", counted(left as u64, "more line"))));
         }
     }
     for call in &message.tool_calls {
@@ -303,7 +306,7 @@ async fn rename(context: &Context, client: &Client, given: &str, title: &str) ->
         terminal::Output::Json => terminal::print_json(&view)?,
         terminal::Output::Text => {
             let title = view.title.unwrap_or_default();
-            terminal::print_line(&format!("{session} is now called {:?}.", tamed(&title)))?;
+            terminal::print_line(&format!("{session} is now called: {}", tamed(&title)))?;
         }
     }
     Ok(Exit::Ok)
@@ -369,7 +372,10 @@ fn is_last(kind: &str) -> bool {
 
 async fn resume(context: &Context, client: &Client, given: &str) -> anyhow::Result<Exit> {
     let session = lookup::session(client, given).await?;
-    let nothing = || Problem::usage("this session has no open turn", "only an interrupted turn can be resumed");
+    let nothing = || {
+        let hint = "only an interrupted turn can be resumed; `tenure ask --session SESSION` starts another";
+        Problem::refused("no_open_turn", "this session has no open turn", hint)
+    };
     let turn = client.session(&session).await?.turn.ok_or_else(nothing)?;
     let resumed = client.resume(&session, &turn.id).await?;
     match context.output {

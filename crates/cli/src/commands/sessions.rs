@@ -39,8 +39,8 @@ pub struct Arguments {
     /// Only those of this role
     #[arg(long)]
     role: Option<String>,
-    /// Only those whose title or conversation holds these words
-    #[arg(long, value_name = "WORDS")]
+    /// Only those whose title or conversation holds this text, whatever its case
+    #[arg(long, value_name = "TEXT")]
     text: Option<String>,
     /// Only those that work in this folder
     #[arg(long, value_name = "DIR")]

@@ -67,7 +67,7 @@ fn a_folder_in_use_can_be_checked_and_not_changed() {
     );
     assert!(found["events"].as_u64().unwrap() > 8 && found["files"].as_u64().unwrap() >= 6, "{found}");
     let text = folder.tenure(&["store", "check", &session[..12]]).exits(0);
-    assert!(text.stdout.starts_with("1 sessions, ") && text.stdout.ends_with(": nothing is damaged.\n"), "{text:?}");
+    assert!(text.stdout.starts_with("1 session, ") && text.stdout.ends_with(": nothing is damaged.\n"), "{text:?}");
     assert_eq!(text.stderr, "", "progress is for terminals");
     for command in ["repair", "gc"] {
         let refused = folder.tenure(&["store", command, "--json"]).exits(1).error();
@@ -222,7 +222,7 @@ fn what_nobody_needs_is_removed() {
     assert_eq!((&done["removed"], unnamed.exists()), (&planned["removed"], false));
     // Whole sessions only where that is asked for, and only those that ended.
     let text = folder.tenure(&["store", "gc", "--older-than", "30d", "--sessions-ended-before", "0s"]).exits(0).stdout;
-    assert!(text.contains(&format!("sessions/{ended} (")) && text.contains("1 things were removed: "), "{text}");
+    assert!(text.contains(&format!("sessions/{ended} (")) && text.contains("1 thing was removed: "), "{text}");
     assert!(!path(&folder, &ended, "").exists() && path(&folder, &kept, "events.ndjson").exists());
     check(&folder).exits(0);
     let listed = folder.tenure(&["sessions", "--json"]).exits(0).json();
@@ -256,4 +256,38 @@ fn a_session_that_lost_its_beginning_can_still_be_read() {
     folder.tenure(&["stop"]).exits(0);
     folder.tenure(&["store", "gc", "--sessions-ended-before", "0s"]).exits(0);
     assert!(!path(&folder, &session, "").exists());
+}
+
+/// A folder of somebody else's is not one that is missing.
+#[test]
+fn a_folder_that_may_not_be_read_or_changed_is_told_as_such() {
+    use std::os::unix::{fs::PermissionsExt as _, process::CommandExt as _};
+    /// Nobody in particular: root may read and write everything.
+    const NOBODY: u32 = 65_534;
+    let folder = Folder::new();
+    folder.tenure(&["ask", "hi"]).exits(0);
+    folder.tenure(&["stop"]).exits(0);
+    let run = |arguments: &[&str], mode: u32| {
+        fs::set_permissions(folder.data(), fs::Permissions::from_mode(mode)).unwrap();
+        let mut command = folder.command(&[arguments, &["--json"]].concat());
+        if rustix::process::geteuid().is_root() {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let output = command.output();
+        fs::set_permissions(folder.data(), fs::Permissions::from_mode(0o700)).unwrap();
+        // Where nobody may run the program there is nothing to see.
+        output.ok().map(Ran::of)
+    };
+    for (arguments, mode, words) in [
+        (&["store", "check"][..], 0o000, "cannot be read"),
+        (&["store", "repair"], 0o555, "cannot be changed"),
+        (&["store", "gc"], 0o555, "cannot be changed"),
+    ] {
+        let Some(ran) = run(arguments, mode) else { return };
+        let error = ran.exits(1).error();
+        assert_eq!(error["code"], "no_permission", "{arguments:?}: {error}");
+        assert!(error["message"].as_str().unwrap().contains(words), "{error}");
+        assert!(error["hint"].as_str().unwrap().contains("permissions"), "{error}");
+    }
 }

@@ -76,7 +76,7 @@ pub(crate) struct Page {
     role: Option<String>,
     /// Only sessions of this folder.
     workspace_path: Option<String>,
-    /// Words that the title or a message holds, whatever their case.
+    /// A text that the title or a message holds as it stands, whatever its case.
     text: Option<String>,
 }
 
