@@ -1,6 +1,7 @@
 //! The `tenure` command. It reads flags, environment and configuration and puts the other crates together; it holds no rules of its own.
 
 mod args;
+mod before;
 mod commands;
 mod config;
 mod daemon;
@@ -12,6 +13,7 @@ mod lookup;
 mod memory;
 mod permit;
 mod remote;
+mod slash;
 mod span;
 mod standing;
 mod systemd;
