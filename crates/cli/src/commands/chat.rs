@@ -374,6 +374,7 @@ impl Chat<'_> {
                 terminal::note("A new session begins with your next message.\n");
             }
             Slash::Sessions => {
+                self.reach().await?;
                 let rows = lookup::sessions(&self.client, SESSIONS_SHOWN, &SessionFilter::default()).await?;
                 let lines = sessions::listed(&rows, terminal::stderr_look());
                 lines.iter().for_each(|line| terminal::note(&format!("{line}\n")));
@@ -394,7 +395,13 @@ impl Chat<'_> {
         Ok(())
     }
 
+    /// Makes sure that the daemon is there, for calls that are made once.
+    async fn reach(&self) -> anyhow::Result<()> {
+        Ok(daemon::insist(&self.client, &self.way, || self.client.health()).await.map(drop)?)
+    }
+
     async fn obey_in(&mut self, session: String, slash: Slash) -> anyhow::Result<()> {
+        self.reach().await?;
         let client = &self.client;
         match slash {
             Slash::Show => {

@@ -255,7 +255,11 @@ async fn a_daemon_that_is_gone_is_started_again_and_the_conversation_goes_on() {
     let kill = || crate::rig::signal(folder.daemon_pid().expect("it runs"), rustix::process::Signal::KILL);
     screen.until("One.");
     screen.until(PROMPT);
-    // While nothing is open.
+    // While nothing is open: a command, then a message.
+    kill();
+    screen.types("/show\r");
+    screen.until("The daemon is gone; started another one in the background: process ");
+    screen.until(PROMPT);
     kill();
     screen.types("b\r");
     screen.until("The daemon is gone; started another one in the background: process ");
