@@ -295,14 +295,17 @@ impl<'a> Follow<'a> {
     }
 
     fn show_held(&mut self) -> anyhow::Result<()> {
+        if let (false, Some(lines)) = (self.held.is_empty(), &mut self.seat.lines) {
+            lines.after_shown();
+        }
         Ok(terminal::write(&std::mem::take(&mut self.held))?)
     }
 
     /// What was typed before a question came is no answer to it: whole lines still go to the agent.
     async fn pass_on_typed(&mut self) -> anyhow::Result<()> {
         while self.seat.frame == Frame::Chat && self.canceled_by.is_none() {
-            let kept = self.seat.lines.as_mut().and_then(|lines| lines.next_kept());
-            let Some(line) = kept else { break };
+            let typed = self.seat.lines.as_mut().and_then(|lines| lines.next_typed());
+            let Some(line) = typed else { break };
             Box::pin(self.typed(line.trim())).await?;
         }
         Ok(())

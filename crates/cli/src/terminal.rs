@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     io::{self, IsTerminal, Write as _},
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -25,6 +26,8 @@ const WIDTH_MIN: usize = 20;
 const WIDTH_UNKNOWN: usize = 100;
 /// A terminal that says so often in a row that there is nothing more is gone.
 const ENDS_MAX: u32 = 8;
+/// Nobody types a second line as fast as this.
+const AT_ONCE: Duration = Duration::from_millis(50);
 /// How much is read of what a person types at a time.
 const READ_BYTES: usize = 4096;
 
@@ -114,11 +117,13 @@ pub struct Lines {
     is_late: bool,
 }
 
-/// Whether lines are given out as they come.
+/// Who gets what is typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hearing {
-    Now,
-    /// They belong to a text whose beginning the prompt has read already: it gets the rest as well.
+    Here,
+    /// The prompt has given a line just now, and may have read more; what comes at once belongs to that.
+    JustPrompted(Instant),
+    /// What is there follows something that the prompt has read already, so the prompt gets it too.
     Prompt,
 }
 
@@ -128,12 +133,22 @@ impl Lines {
         let terminal = unsafe { AsyncFd::register_with_interest(io::stdin(), Interest::READABLE) };
         let terminal = terminal.map_err(|error| error.into_parts().1)?;
         let (typed, kept) = (vec![], VecDeque::new());
-        Ok(Self { terminal, typed, kept, hearing: Hearing::Now, ends: 0, is_late: false })
+        Ok(Self { terminal, typed, kept, hearing: Hearing::Here, ends: 0, is_late: false })
     }
 
-    /// The prompt has given a line. What is there by now came along with it, and follows it at the next prompt.
+    /// The prompt has given a line. What comes along with it follows it at the next prompt, in order.
     pub fn after_prompt(&mut self) {
-        self.hearing = if is_readable(self.terminal.get_ref()) { Hearing::Prompt } else { Hearing::Now };
+        self.hearing = match is_readable(self.terminal.get_ref()) {
+            true => Hearing::Prompt,
+            false => Hearing::JustPrompted(Instant::now()),
+        };
+    }
+
+    /// Something was shown after the line of the prompt: what comes from now on may be an answer to that.
+    pub fn after_shown(&mut self) {
+        if matches!(self.hearing, Hearing::JustPrompted(_)) && !is_readable(self.terminal.get_ref()) {
+            self.hearing = Hearing::Here;
+        }
     }
 
     /// Keeps a line until the turn is over.
@@ -141,13 +156,18 @@ impl Lines {
         self.kept.push_back(line.to_owned());
     }
 
-    /// The next whole line that waits already.
+    /// The next whole line that was read and is not given out. What the terminal still has is for the prompt.
     pub fn next_kept(&mut self) -> Option<String> {
-        if self.hearing == Hearing::Now {
-            self.take_in();
-            self.keep_whole();
-        }
+        self.keep_whole();
         self.kept.pop_front()
+    }
+
+    /// The next whole line that was typed until now.
+    pub fn next_typed(&mut self) -> Option<String> {
+        if is_readable(self.terminal.get_ref()) && self.is_for_us() {
+            self.take_in();
+        }
+        self.next_kept()
     }
 
     /// What was read and not given out: at most a line that has no end yet, once the whole ones are taken.
@@ -160,9 +180,9 @@ impl Lines {
         self.take_in();
         self.take_in_begun();
         if self.hearing == Hearing::Prompt {
-            self.hearing = Hearing::Now;
             self.keep_whole();
         }
+        self.hearing = Hearing::Here;
         self.is_late = false;
         self.take_begun()
     }
@@ -192,12 +212,23 @@ impl Lines {
                 ready.clear_ready();
                 continue;
             }
+            if !self.is_for_us() {
+                continue;
+            }
             if let Read::End = self.read() {
                 // Ctrl-D is not the end of a terminal: it counts as an empty line.
                 self.ends += 1;
                 return String::new();
             }
         }
+    }
+
+    /// Whether what can be read now is to be read here.
+    fn is_for_us(&mut self) -> bool {
+        if let Hearing::JustPrompted(at) = self.hearing {
+            self.hearing = if at.elapsed() < AT_ONCE { Hearing::Prompt } else { Hearing::Here };
+        }
+        self.hearing == Hearing::Here
     }
 
     /// The first whole line of what was read. Enter is a carriage return where it was pressed at the prompt.
