@@ -1,6 +1,10 @@
 //! Follows one turn: shows it, asks the person where that is wanted, and ends when the turn rests.
 
-use std::{collections::VecDeque, path::Path, time::Duration};
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tenure_client::{
@@ -89,7 +93,8 @@ pub struct Follow<'a> {
 struct Waiting {
     call: String,
     data: Value,
-    before: Before,
+    /// The file that the call writes whole, where it can be looked at.
+    written: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,7 +224,8 @@ impl<'a> Follow<'a> {
     }
 
     async fn consider(&mut self, event: Event) -> anyhow::Result<Option<Rest>> {
-        let (data, actor) = (event.data, event.actor.as_ref());
+        self.heed_others(&event)?;
+        let data = event.data;
         Ok(match event.wire_type.as_str() {
             "model_output_completed" => {
                 self.text = data["text"].as_str().unwrap_or_default().to_owned();
@@ -229,10 +235,6 @@ impl<'a> Follow<'a> {
                 self.asked(&data).await?;
                 None
             }
-            "approval_granted" => self.answered_elsewhere(&data, &format!("It was approved {}.", by(actor)))?,
-            "approval_denied" => self.answered_elsewhere(&data, &format!("It was denied {}.", by(actor)))?,
-            "approval_expired" => self.answered_elsewhere(&data, "It is too late to answer.")?,
-            "cancel_requested" => self.withdraw(&format!("The turn is canceled {}.", by(actor)))?,
             "turn_completed" => Rest::of("completed", data),
             "turn_failed" => Rest::of("failed", data),
             "turn_canceled" => Rest::of("canceled", data),
@@ -243,6 +245,18 @@ impl<'a> Follow<'a> {
             }
             _ => None,
         })
+    }
+
+    /// What others do may end a question that is open here.
+    fn heed_others(&mut self, event: &Event) -> anyhow::Result<()> {
+        let by = by(event.actor.as_ref());
+        match event.wire_type.as_str() {
+            "approval_granted" => self.answered_elsewhere(&event.data, &format!("It was approved {by}.")),
+            "approval_denied" => self.answered_elsewhere(&event.data, &format!("It was denied {by}.")),
+            "approval_expired" => self.answered_elsewhere(&event.data, "It is too late to answer."),
+            "cancel_requested" => self.withdraw(&format!("The turn is canceled {by}.")),
+            _ => Ok(()),
+        }
     }
 
     /// After a restart a turn goes on by itself, unless a person should look first.
@@ -279,8 +293,8 @@ impl<'a> Follow<'a> {
                 if self.waiting.is_empty() {
                     self.pass_on_typed().await?;
                 }
-                let before = self.before(data).await?;
-                self.waiting.push_back(Waiting { call, data: data.clone(), before });
+                let written = self.written_by(data).await;
+                self.waiting.push_back(Waiting { call, data: data.clone(), written });
                 if self.waiting.len() == 1 {
                     self.ask_first();
                 }
@@ -311,14 +325,11 @@ impl<'a> Follow<'a> {
         Ok(())
     }
 
-    /// What a call would replace.
-    async fn before(&self, data: &Value) -> anyhow::Result<Before> {
-        let Some(path) = before::written_by(data).filter(|_| self.seat.files == Files::Here) else {
-            return Ok(Before::Unseen);
-        };
+    async fn written_by(&self, data: &Value) -> Option<PathBuf> {
+        let path = before::written_by(data).filter(|_| self.seat.files == Files::Here)?;
         let look = || self.seat.client.session(&self.seat.session);
-        let view = insist(&self.seat.client, &self.seat.way, look).await?;
-        Ok(before::read(&Path::new(&view.workspace_path).join(path)))
+        let view = insist(&self.seat.client, &self.seat.way, look).await.ok()?;
+        Some(Path::new(&view.workspace_path).join(path))
     }
 
     /// Puts the question for the first call that waits.
@@ -330,7 +341,8 @@ impl<'a> Follow<'a> {
         let Some(first) = self.waiting.front() else { return };
         let look = terminal::stderr_look();
         let name = format!("Allow {}?", first.data["name"].as_str().unwrap_or_default());
-        let about = question(&first.data, &first.before, &look);
+        let before = first.written.as_deref().map_or(Before::Unseen, before::read);
+        let about = question(&first.data, &before, &look);
         terminal::note(&format!("{}\n{about}{CHOICE}", look.paint(Tone::Ask, &name)));
     }
 
@@ -416,24 +428,24 @@ impl<'a> Follow<'a> {
         terminal::note(&format!("{}\n", terminal::stderr_look().paint(Tone::Faint, text)));
     }
 
-    fn answered_elsewhere(&mut self, data: &Value, how: &str) -> anyhow::Result<Option<Rest>> {
+    fn answered_elsewhere(&mut self, data: &Value, how: &str) -> anyhow::Result<()> {
         let call = data["tool_call_id"].as_str().unwrap_or_default();
-        let Some(at) = self.waiting.iter().position(|waiting| waiting.call == call) else { return Ok(None) };
+        let Some(at) = self.waiting.iter().position(|waiting| waiting.call == call) else { return Ok(()) };
         self.waiting.remove(at);
         if at == 0 {
             self.close_question(how)?;
             self.ask_first();
         }
-        Ok(None)
+        Ok(())
     }
 
     /// No question of this turn can be answered any more.
-    fn withdraw(&mut self, why: &str) -> anyhow::Result<Option<Rest>> {
-        if !self.waiting.is_empty() {
-            self.waiting.clear();
-            self.close_question(why)?;
+    fn withdraw(&mut self, why: &str) -> anyhow::Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
         }
-        Ok(None)
+        self.waiting.clear();
+        self.close_question(why)
     }
 
     /// The open question went away by itself. Its line is still open, and so may be an answer to it.

@@ -184,6 +184,28 @@ async fn lines_typed_while_a_turn_runs_are_messages_and_answer_no_later_question
 }
 
 #[tokio::test]
+async fn a_line_typed_while_the_turn_is_canceled_is_the_next_message() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(folder.data()).await;
+    let stalls = json!({"do": [{"text": "Thinking"}, {"stall": true}]});
+    let model = folder.script(&json!({"name": "s", "steps": [stalls]}));
+    let session = daemon.session(&folder.workspace(), &model).await;
+    let (mut screen, mut child) = chat(&folder, &["--session", &session, "go"]);
+    screen.until("Thinking");
+    // The cancel is on its way for as long as the daemon does not answer.
+    crate::rig::signal(daemon.pid(), rustix::process::Signal::STOP);
+    crate::rig::signal(child.id(), rustix::process::Signal::INT);
+    screen.until("Canceling; Ctrl-C again leaves at once.");
+    screen.types("later\n");
+    crate::rig::signal(daemon.pid(), rustix::process::Signal::CONT);
+    // The model had not finished its step, so it begins with it again.
+    screen.until("Thinking");
+    screen.types("/exit\n");
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(130));
+    assert_eq!(said(&daemon.client(), &session, Role::User).await, ["go", "later"]);
+}
+
+#[tokio::test]
 async fn a_question_that_is_answered_elsewhere_ends_on_its_own_line_and_takes_no_late_answer() {
     let folder = Folder::new();
     let daemon = Daemon::start(folder.data()).await;
