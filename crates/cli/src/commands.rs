@@ -27,6 +27,7 @@ use crate::{
     args::{Cli, Command},
     data,
     exit::{self, Exit, Problem},
+    follow::Files,
     remote,
     terminal::Output,
 };
@@ -37,6 +38,13 @@ pub struct Context {
     /// A daemon that was named, instead of the one of the data folder.
     pub remote: Option<Target>,
     pub output: Output,
+}
+
+impl Context {
+    /// Whether the daemon's files can be looked at: one that was named may run anywhere.
+    pub fn files(&self) -> Files {
+        if self.remote.is_none() { Files::Here } else { Files::Elsewhere }
+    }
 }
 
 /// A client needs one thread; the daemon brings its own runtime.

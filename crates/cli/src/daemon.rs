@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{self, Read as _, Seek as _, SeekFrom},
     os::unix::fs::OpenOptionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::Arc,
     time::{Duration, Instant},
@@ -17,6 +17,7 @@ use tenure_client::{
     stream::{MISSED_AFTER, PATIENCE},
 };
 
+use tenure_wire::DaemonInfo;
 use tokio::sync::watch;
 
 use crate::{commands::Context, data, exit::Problem, hint, terminal};
@@ -40,17 +41,24 @@ pub async fn connect(context: &Context) -> anyhow::Result<Client> {
     match &context.remote {
         // Not asked whether it is there: the first request tells, and nobody is patient with one that never answered.
         Some(target) => Ok(Client::new(target.clone())),
-        None => connect_here(&context.data).await,
+        None => {
+            let (client, started) = reach(&context.data).await?;
+            if let Some(DaemonInfo { pid, address, .. }) = started {
+                eprintln!("Started a daemon in the background: process {pid} at {address}.");
+            }
+            Ok(client)
+        }
     }
 }
 
-async fn connect_here(data: &Path) -> anyhow::Result<Client> {
+/// The folder's daemon; its note where it had to be started.
+async fn reach(data: &Path) -> anyhow::Result<(Client, Option<DaemonInfo>)> {
     match discover::find(data).await {
-        Ok((client, _)) => return Ok(client),
+        Ok((client, _)) => return Ok((client, None)),
         Err(Absent::NoNote { .. } | Absent::Gone { .. }) => {}
         // It may be about to end or to answer.
         Err(Absent::Silent { .. }) => match wait_for_daemon(data, RIVAL_MAX).await {
-            Ok(client) => return Ok(client),
+            Ok(client) => return Ok((client, None)),
             Err(silent @ Absent::Silent { .. }) => return Err(absent(&silent)),
             Err(_) => {}
         },
@@ -61,6 +69,28 @@ async fn connect_here(data: &Path) -> anyhow::Result<Client> {
 
 fn absent(why: &Absent) -> anyhow::Error {
     Problem::no_daemon(why.to_string(), hint::of_absence(why)).into()
+}
+
+/// The way to a daemon that may go away.
+#[derive(Clone)]
+pub struct Way {
+    /// How to look up where it is now.
+    pub find: Find,
+    /// The folder that another one is started in when it stays away; elsewhere it is waited for.
+    start_in: Option<PathBuf>,
+}
+
+impl Way {
+    /// A daemon that is waited for.
+    pub fn waiting(find: Find) -> Self {
+        Self { find, start_in: None }
+    }
+
+    /// One that is started again, unless it was named and so is not ours to start.
+    pub fn restarting(context: &Context) -> Self {
+        let start_in = context.remote.is_none().then(|| context.data.clone());
+        Self { find: finder(context), start_in }
+    }
 }
 
 /// How a stream looks up where the daemon is now.
@@ -77,20 +107,36 @@ pub fn finder_here(data: &Path) -> Find {
 }
 
 /// Tells that the daemon is being looked for, or that it is back, whenever that changes. Never ends.
-pub async fn tell_missed(missed: &mut watch::Receiver<bool>) -> bool {
+pub async fn tell_missed(missed: &mut watch::Receiver<bool>, way: &Way) -> bool {
     if missed.changed().await.is_err() {
         return std::future::pending().await;
     }
     let is_missed = *missed.borrow_and_update();
-    if is_missed {
-        let seconds = tenure_client::stream::PATIENCE.as_secs();
-        terminal::note(&format!(
+    let seconds = PATIENCE.as_secs();
+    match (is_missed, &way.start_in) {
+        (true, Some(data)) => {
+            terminal::note("\n");
+            start_again(data).await;
+        }
+        (true, None) => terminal::note(&format!(
             "\nThe daemon is gone. Waiting {seconds} s for it; `tenure sessions` in another terminal starts one.\n"
-        ));
-    } else {
-        terminal::note("The daemon is back.\n");
+        )),
+        (false, Some(_)) => {}
+        (false, None) => terminal::note("The daemon is back.\n"),
     }
     is_missed
+}
+
+/// Starts another daemon, as the first one was, and tells it in one line.
+async fn start_again(data: &Path) {
+    let seconds = PATIENCE.as_secs();
+    terminal::note(&match reach(data).await {
+        Ok((_, Some(DaemonInfo { pid, address, .. }))) => {
+            format!("The daemon is gone; started another one in the background: process {pid} at {address}.\n")
+        }
+        Ok((_, None)) => "The daemon is back.\n".to_owned(),
+        Err(error) => format!("The daemon is gone, and {error:#}. Waiting {seconds} s for one.\n"),
+    });
 }
 
 async fn wait_for_daemon(data: &Path, at_most: Duration) -> Result<Client, Absent> {
@@ -104,7 +150,7 @@ async fn wait_for_daemon(data: &Path, at_most: Duration) -> Result<Client, Absen
     }
 }
 
-async fn start(data: &Path) -> anyhow::Result<Client> {
+async fn start(data: &Path) -> anyhow::Result<(Client, Option<DaemonInfo>)> {
     let prepared = data::make(data).and_then(|()| open_log(data));
     let (log, log_begin) = prepared.map_err(|error| {
         let kind = error.downcast_ref().map_or(io::ErrorKind::Other, io::Error::kind);
@@ -115,15 +161,13 @@ async fn start(data: &Path) -> anyhow::Result<Client> {
     while Instant::now() < deadline {
         if let Ok((client, note)) = discover::find(data).await {
             // Another one may have been faster: the folder's lock let it in, and ours ends.
-            if note.pid == child.id() {
-                eprintln!("Started a daemon in the background: process {} at {}.", note.pid, note.address);
-            }
-            return Ok(client);
+            let is_ours = note.pid == child.id();
+            return Ok((client, is_ours.then_some(note)));
         }
         if child.try_wait()?.is_some() {
             // Another command may have started one at the same moment: the folder's lock let one of them in.
             return match wait_for_daemon(data, RIVAL_MAX).await {
-                Ok(client) => Ok(client),
+                Ok(client) => Ok((client, None)),
                 Err(_) => Err(not_started(data, log_begin, "it ended at once").into()),
             };
         }
@@ -181,7 +225,7 @@ fn is_full(data: &Path) -> bool {
 
 /// Repeats a call while a daemon that has answered is gone for a moment, and looks up where it is. Only for calls that may
 /// be said twice.
-pub async fn insist<T, F>(client: &Client, find: &Find, call: impl Fn() -> F) -> Result<T, tenure_client::Error>
+pub async fn insist<T, F>(client: &Client, way: &Way, call: impl Fn() -> F) -> Result<T, tenure_client::Error>
 where
     F: Future<Output = Result<T, tenure_client::Error>>,
 {
@@ -192,12 +236,17 @@ where
             Err(error) if error.may_pass() && client.has_answered() && began.elapsed() < PATIENCE => {
                 if !told && began.elapsed() >= MISSED_AFTER {
                     told = true;
-                    let seconds = PATIENCE.as_secs();
-                    let hint = hint::of_waiting(&error);
-                    terminal::note(&format!("{error}{hint}. Trying again for {seconds} s; Ctrl-C gives up.\n"));
+                    match &way.start_in {
+                        Some(data) => start_again(data).await,
+                        None => {
+                            let seconds = PATIENCE.as_secs();
+                            let hint = hint::of_waiting(&error);
+                            terminal::note(&format!("{error}{hint}. Trying again for {seconds} s; Ctrl-C gives up.\n"));
+                        }
+                    }
                 }
                 tokio::time::sleep(INSIST_PAUSE).await;
-                if let Some(target) = find() {
+                if let Some(target) = (way.find)() {
                     client.retarget(target);
                 }
             }

@@ -2,6 +2,7 @@
 
 mod address;
 mod args;
+mod before;
 mod commands;
 mod config;
 mod count;
@@ -15,6 +16,7 @@ mod lookup;
 mod memory;
 mod permit;
 mod remote;
+mod slash;
 mod span;
 mod standing;
 mod systemd;

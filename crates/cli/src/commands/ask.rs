@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::Context;
 use crate::{
     count::within,
-    daemon,
+    daemon::{self, Way},
     exit::{Exit, Problem},
     follow::{Answers, Follow, Followed, Frame, Seat},
     lookup,
@@ -60,22 +60,22 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
     let person = context.output == Output::Text && arguments.approve.is_none() && terminal::is_interactive();
     let answers = if person { Answers::Person } else { Answers::Rule(arguments.approve.unwrap_or_default()) };
     let client = daemon::connect(context).await?;
-    let find = daemon::finder(context);
+    let way = Way::waiting(daemon::finder(context));
     let (session, seq) = match &arguments.session {
         Some(given) => known_session(&client, given).await?,
         None => {
             let new = NewTalk { workspace: &arguments.workspace, model: arguments.model.clone(), answers };
-            (talk::begin(&client, &find, &new, &text).await?, 0)
+            (talk::begin(&client, &way, &new, &text).await?, 0)
         }
     };
-    let mut stream = client.events(&session, Until::Forever).after(seq.to_string()).finding(find.clone());
+    let mut stream = client.events(&session, Until::Forever).after(seq.to_string()).finding(way.find.clone());
     let mut interrupts = signal(SignalKind::interrupt())?;
-    let sent = talk::send(&client, &find, &session, text, &mut interrupts).await?;
+    let sent = talk::send(&client, &way, &session, text, &mut interrupts).await?;
     let Sent::Taken { turn, interrupted } = sent else { return Ok(Exit::Interrupted) };
     let deadline = arguments.timeout.map(Duration::from_secs);
     let mut lines = if person { Some(Lines::of_terminal()?) } else { None };
-    let (output, frame) = (context.output, Frame::Once);
-    let seat = Seat { output, client, find, session, answers, frame, lines: lines.as_mut() };
+    let (output, files, frame) = (context.output, context.files(), Frame::Once);
+    let seat = Seat { output, client, way, files, session, answers, frame, lines: lines.as_mut() };
     Ok(match Follow::new(seat, turn).until_rest(&mut stream, deadline, &mut interrupts, interrupted).await? {
         Followed::Rested(exit) => exit,
         Followed::Left => Exit::Interrupted,

@@ -18,7 +18,7 @@ use self::gaps::Gaps;
 use super::Context;
 use crate::{
     count::{counted, within},
-    daemon,
+    daemon::{self, Way},
     exit::{Exit, Problem},
     lookup, terminal,
 };
@@ -335,7 +335,8 @@ async fn events(
     after: Option<&str>,
 ) -> anyhow::Result<Exit> {
     let session = lookup::session(client, given).await?;
-    let mut stream = client.events(&session, until).finding(daemon::finder(context));
+    let way = Way::waiting(daemon::finder(context));
+    let mut stream = client.events(&session, until).finding(way.find.clone());
     if let Some(cursor) = after {
         stream = stream.after(cursor);
     }
@@ -345,7 +346,7 @@ async fn events(
     loop {
         let item = tokio::select! {
             item = stream.next() => item,
-            _ = daemon::tell_missed(&mut missed) => continue,
+            _ = daemon::tell_missed(&mut missed, &way) => continue,
             _ = interrupts.recv() => return Ok(Exit::Interrupted),
         };
         let Some(item) = item else { break };
