@@ -18,7 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
     tenure demo                              see it work: no key, no network
     tenure serve                             run the daemon on 127.0.0.1:8787
-    tenure chat                              talk with an agent in the present folder
+    tenure chat                              talk with an agent in this folder
     tenure ask \"what does this project do?\"  one question, one answer
     tenure sessions                          what there is
     tenure session events SESSION --follow   watch one
@@ -55,7 +55,7 @@ pub struct Global {
     /// Believe what these certificates have signed [default: as the system does]
     #[arg(long, global = true, env = "TENURE_CA", value_name = "FILE", hide_env_values = true, help_heading = REMOTE)]
     pub ca: Option<PathBuf>,
-    /// Believe one certificate, by its SHA-256 in hex, as `tenure serve` prints it
+    /// Believe one certificate, by its SHA-256 in hex, as `tenure serve` prints it and `tenure doctor` shows it there
     #[arg(long, global = true, env = "TENURE_FINGERPRINT", value_name = "HEX", hide_env_values = true, help_heading = REMOTE)]
     pub fingerprint: Option<String>,
     /// Print JSON for programs: one object, or one a line for streams
@@ -111,5 +111,32 @@ mod tests {
     #[test]
     fn the_command_line_holds_together() {
         Cli::command().debug_assert();
+    }
+
+    /// What 80 columns leave beside the manual's margin.
+    const TYPED_COLUMNS_MAX: usize = 79;
+
+    fn walk(command: &clap::Command, path: &str, wrong: &mut Vec<String>) {
+        let path = format!("{path} {}", command.get_name());
+        let is_said = |text: Option<&clap::builder::StyledStr>| text.is_some_and(|text| !text.to_string().is_empty());
+        if !is_said(command.get_about()) {
+            wrong.push(format!("{path}: nothing is said of it"));
+        }
+        for argument in command.get_arguments().filter(|argument| !is_said(argument.get_help())) {
+            wrong.push(format!("{path}: nothing is said of {}", argument.get_id()));
+        }
+        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        for line in after.lines().filter(|line| line.chars().count() > TYPED_COLUMNS_MAX) {
+            wrong.push(format!("{path}: too wide: {line}"));
+        }
+        command.get_subcommands().for_each(|below| walk(below, &path, wrong));
+    }
+
+    #[test]
+    fn something_is_said_of_everything_and_fits() {
+        let (mut command, mut wrong) = (Cli::command(), vec![]);
+        command.build();
+        walk(&command, "", &mut wrong);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }

@@ -26,7 +26,8 @@ use tenure_wire::Verdict;
 use crate::{
     args::{Cli, Command},
     data,
-    exit::{Exit, Problem},
+    exit::{self, Exit, Problem},
+    follow::Files,
     remote,
     terminal::Output,
 };
@@ -37,6 +38,13 @@ pub struct Context {
     /// A daemon that was named, instead of the one of the data folder.
     pub remote: Option<Target>,
     pub output: Output,
+}
+
+impl Context {
+    /// Whether the daemon's files can be looked at: one that was named may run anywhere.
+    pub fn files(&self) -> Files {
+        if self.remote.is_none() { Files::Here } else { Files::Elsewhere }
+    }
 }
 
 /// A client needs one thread; the daemon brings its own runtime.
@@ -68,24 +76,37 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         _ => remote::target(&cli.global)?,
     };
     let context = Context { data: data::folder(cli.global.data.as_deref())?, remote, output: cli.global.output() };
-    match cli.command {
-        Command::Serve(arguments) => serve::run(&context, &arguments),
-        Command::Demo(arguments) => on_one_thread(demo::run(&context, &arguments)),
-        Command::Ask(arguments) => on_one_thread(ask::run(&context, &arguments)),
-        Command::Chat(arguments) => on_one_thread(chat::run(&context, &arguments)),
-        Command::Approve(arguments) => on_one_thread(approve::run(&context, &arguments, Verdict::Approve)),
-        Command::Deny(arguments) => on_one_thread(approve::run(&context, &arguments, Verdict::Deny)),
-        Command::Cancel(arguments) => on_one_thread(cancel::run(&context, &arguments)),
-        Command::Sessions(arguments) => on_one_thread(sessions::run(&context, &arguments)),
-        Command::Session(arguments) => on_one_thread(session::run(&context, &arguments)),
-        Command::Token(arguments) => on_one_thread(token::run(&context, &arguments)),
-        Command::Open(arguments) => on_one_thread(open::run(&context, &arguments)),
-        Command::Stop(arguments) => on_one_thread(stop::run(&context, &arguments)),
-        Command::Doctor(arguments) => on_one_thread(doctor::run(&context, &arguments)),
-        Command::Store(arguments) => store::run(&context, &arguments),
-        Command::Config(arguments) => config::run(&context, &arguments),
-        Command::Service(arguments) => on_one_thread(service::run(&context, &arguments)),
+    let needs_folder = match &cli.command {
+        // The doctor tells it among the rest.
+        Command::Demo(_) | Command::Doctor(_) | Command::Completions(_) | Command::Man(_) => false,
+        _ => context.remote.is_none(),
+    };
+    if needs_folder && let Some(obstacle) = data::obstacle(&context.data) {
+        return Err(Problem::usage(obstacle, "choose another folder with --data DIR").into());
+    }
+    let done = dispatch(&context, cli.command);
+    if context.remote.is_some() { done.map_err(exit::of_elsewhere) } else { done }
+}
+
+fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
+    match command {
+        Command::Serve(arguments) => serve::run(context, &arguments),
+        Command::Demo(arguments) => on_one_thread(demo::run(context, &arguments)),
+        Command::Ask(arguments) => on_one_thread(ask::run(context, &arguments)),
+        Command::Chat(arguments) => on_one_thread(chat::run(context, &arguments)),
+        Command::Approve(arguments) => on_one_thread(approve::run(context, &arguments, Verdict::Approve)),
+        Command::Deny(arguments) => on_one_thread(approve::run(context, &arguments, Verdict::Deny)),
+        Command::Cancel(arguments) => on_one_thread(cancel::run(context, &arguments)),
+        Command::Sessions(arguments) => on_one_thread(sessions::run(context, &arguments)),
+        Command::Session(arguments) => on_one_thread(session::run(context, &arguments)),
+        Command::Token(arguments) => on_one_thread(token::run(context, &arguments)),
+        Command::Open(arguments) => on_one_thread(open::run(context, &arguments)),
+        Command::Stop(arguments) => on_one_thread(stop::run(context, &arguments)),
+        Command::Doctor(arguments) => on_one_thread(doctor::run(context, &arguments)),
+        Command::Store(arguments) => store::run(context, &arguments),
+        Command::Config(arguments) => config::run(context, &arguments),
+        Command::Service(arguments) => on_one_thread(service::run(context, &arguments)),
         Command::Completions(arguments) => completions::run(&arguments),
-        Command::Man(arguments) => man::run(&context, &arguments),
+        Command::Man(arguments) => man::run(context, &arguments),
     }
 }

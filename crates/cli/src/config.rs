@@ -16,62 +16,65 @@ use serde_json::Value;
 use tenure_core::{policy::Resume, redact::SECRET_BYTES_MIN};
 use tenure_engine::EngineConfig;
 
-use crate::exit::Problem;
+use crate::{address, exit::Problem, hint};
 
-/// Shown by `tenure serve --help`.
-pub const HELP: &str = r#"Configuration: config.toml in the data folder. Flags win over the environment
-(TENURE_LISTEN, TENURE_DEFAULT_MODEL, TENURE_DURABILITY), which wins over the file.
-All keys and their defaults:
+/// Shown by `tenure serve --help`. Lines with `#` before a key show what may be said where nothing is said by default.
+pub const HELP: &str = r#"Configuration: config.toml in the data folder. Flags win over the
+environment (TENURE_LISTEN, TENURE_DEFAULT_MODEL, TENURE_DURABILITY), which
+wins over the file. All keys; those without a # before them show their
+defaults, the others are examples:
 
     listen = "127.0.0.1:8787"
     default_model = "scripted"
-    durability = "power"            # or "process": survives kill -9, not a power cut
-    verify_commands = ["make test"] # run unasked after writes [default: as the workspace says, asked]
-    idle_evict_ms = 30000           # idle sessions leave the memory after this long
-    secret_variables = []           # environment variables kept secret beside those named ...KEY, ...TOKEN and the like
+    durability = "power"       # "process" survives kill -9, no power cut
+    #verify_commands = ["make test"]  # run unasked after writes
+    idle_evict_ms = 30000      # idle sessions leave the memory
+    secret_variables = []      # beside those named ...KEY, ...TOKEN etc.
 
-    [log]                           # where to, if not to stderr; it begins anew before it grows too large
-    file = "/path/to/daemon.log"
-    bytes_max = 4194304
-    keep = 3                        # how many old ones stay, as daemon.log.1 and so on
+    [log]                      # to stderr, unless a file is named
+    #file = "/path/to/daemon.log"
+    bytes_max = 4194304        # then it begins anew
+    keep = 3                   # old ones: daemon.log.1 and so on
 
-    [recovery]
-    resume = "safe"                 # or "ask", "always": what becomes of a turn that a crash cut
+    [recovery]                 # of a turn that a crash cut
+    resume = "safe"            # or "ask", "always"
 
-    [secrets]                       # values that are never written or shown: NAME = "value", 8 bytes or more
+    [secrets]                  # never written or shown; 8 bytes or more
+    #NAME = "the secret itself"
 
     [remote]
-    allow = false                   # listen on other addresses than those of loopback; needs TLS or a proxy
-    names = []                      # host names under which the daemon may be reached, beside those of loopback
-    behind_proxy = "name.example"   # the host name of a proxy that speaks TLS for the daemon [default: none]
+    allow = false              # other addresses; needs TLS or a proxy
+    names = []                 # host names, beside those of loopback
+    #behind_proxy = "name.example"    # it speaks TLS for the daemon
 
     [tls]
-    on = false                      # with a certificate of its own making, unless these are given:
-    cert = "/path/cert.pem"
-    key = "/path/key.pem"
+    on = false                 # makes a certificate, unless one is given:
+    #cert = "/path/cert.pem"
+    #key = "/path/key.pem"
 
     [limits]
     connections_max = 4096
     connections_per_address_max = 3072
-    streams_max = 2048              # event streams at one time
+    streams_max = 2048         # event streams at one time
     body_bytes_max = 1048576
     attachment_bytes_max = 10485760
     import_bytes_max = 1073741824
+    import_bytes_per_second_min = 4096
     imports_max = 2
     header_bytes_max = 32768
     headers_max = 64
-    header_read_ms = 10000          # from the first byte of a request to the end of its head
+    header_read_ms = 10000     # for the head of a request
     body_read_ms = 30000
-    idle_ms = 75000                 # a connection without a request
-    write_stall_ms = 60000          # a client that takes nothing of what is sent to it
-    requests_per_second_max = 20000 # of one token, over time
-    requests_burst_max = 20000      # of one token, at once
-    failures_per_minute_max = 120   # requests of one address without a valid token that are told so each
+    idle_ms = 75000            # a connection without a request
+    write_stall_ms = 60000     # a client that takes nothing
+    requests_per_second_max = 20000   # of one token, over time
+    requests_burst_max = 20000        # of one token, at once
+    failures_per_minute_max = 120     # of one address, told each
     tokens_max = 128
-    logins_max = 64                 # browsers that are logged in
-    login_ms = 43200000             # how long one stays so
-    mailbox_max = 256               # commands that may wait for one session
-    stop_grace_ms = 5000            # what requests under way get when the daemon stops"#;
+    logins_max = 64            # browsers that are logged in
+    login_ms = 43200000        # how long one stays so
+    mailbox_max = 256          # commands that wait for one session
+    stop_grace_ms = 5000       # for requests when the daemon stops"#;
 
 pub const FILE: &str = "config.toml";
 
@@ -80,6 +83,8 @@ pub const FILE: &str = "config.toml";
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// where `tenure serve` listens; a loopback address, port 0 takes any free one. A daemon that a command starts in the background always takes a free port
+    #[serde(deserialize_with = "address::read")]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub listen: Option<SocketAddr>,
     /// the model of sessions that name none. There are `scripted`, `scripted:demo` and `scripted:/path/to/script.json`; the name is not checked before a turn uses it
     pub default_model: Option<String>,
@@ -193,6 +198,8 @@ limits! {
     attachment_bytes_max: Positive => server.attachment_bytes_max;
     /// bytes of an imported session, packed and unpacked
     import_bytes_max: Positive => server.import_bytes_max;
+    /// an import that comes slower than this gets 408 `body_timeout` when `body_read_ms` are used up; pauses within that time are fine
+    import_bytes_per_second_min: Positive => server.import_bytes_per_second_min;
     /// imports at one time; one more gets 429 `too_many_imports`
     imports_max: Positive => server.imports_max;
     /// bytes of a request's head; more gets 431 `head_too_large`
@@ -201,7 +208,7 @@ limits! {
     headers_max: Few => server.headers_max;
     /// from the first byte of a request to the end of its head, then 408 `head_timeout`; also for the TLS handshake
     header_read_ms: Millis => server.header_read;
-    /// for a request's body, then 408 `body_timeout`
+    /// for a request's body, then 408 `body_timeout`; an import may take longer, see `limits.import_bytes_per_second_min`
     body_read_ms: Millis => server.body_read;
     /// a connection without a request is closed after this long
     idle_ms: Millis => server.idle;
@@ -274,7 +281,7 @@ impl TryFrom<usize> for Positive {
         match value {
             0 => Err("expected a number above 0"),
             // What is counted is also held room for somewhere.
-            _ if value > NUMBER_MAX => Err("expected a number up to 1099511627776"),
+            _ if value > NUMBER_MAX => Err(TOO_LARGE),
             _ => Ok(Positive(value)),
         }
     }
@@ -282,6 +289,7 @@ impl TryFrom<usize> for Positive {
 
 /// The largest number that a limit may be.
 const NUMBER_MAX: usize = 1 << 40;
+const TOO_LARGE: &str = "expected a number up to 1099511627776";
 
 /// A count that is small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -313,19 +321,27 @@ impl TryFrom<u64> for Millis {
     type Error = &'static str;
 
     fn try_from(ms: u64) -> Result<Self, Self::Error> {
-        if ms == 0 { Err("expected a number above 0") } else { Ok(Millis(Duration::from_millis(ms))) }
+        match Grace::try_from(ms)? {
+            Grace(Duration::ZERO) => Err("expected a number above 0"),
+            Grace(time) => Ok(Millis(time)),
+        }
     }
 }
 
 /// A wait that may be nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(from = "u64")]
+#[serde(try_from = "u64")]
 pub struct Grace(pub Duration);
 
-impl From<u64> for Grace {
-    fn from(ms: u64) -> Self {
-        Grace(Duration::from_millis(ms))
+impl TryFrom<u64> for Grace {
+    type Error = &'static str;
+
+    fn try_from(ms: u64) -> Result<Self, Self::Error> {
+        match ms > NUMBER_MAX as u64 {
+            true => Err(TOO_LARGE),
+            false => Ok(Grace(Duration::from_millis(ms))),
+        }
     }
 }
 
@@ -352,7 +368,7 @@ pub fn shown_ms(time: Duration) -> Value {
 }
 
 fn millis<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    u64::deserialize(from).map(Duration::from_millis).map(Some)
+    Grace::deserialize(from).map(|Grace(time)| Some(time))
 }
 
 /// Reads the folder's configuration; none at all is fine.
@@ -362,7 +378,11 @@ pub fn read(data: &Path) -> anyhow::Result<Config> {
         Ok(text) => Ok(parse(&path, &text)?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
         Err(error) => {
-            Err(Problem::usage(format!("cannot read {}: {error}", path.display()), "mend or remove it").into())
+            let hint = match error.kind() {
+                io::ErrorKind::PermissionDenied => hint::of_system(error.kind()).1,
+                _ => "mend or remove it",
+            };
+            Err(Problem::usage(format!("cannot read {}: {error}", path.display()), hint).into())
         }
     }
 }
@@ -378,38 +398,67 @@ fn parse(path: &Path, text: &str) -> Result<Config, Problem> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::{
+        args::{Cli, Command},
+        commands::serve,
+    };
 
     fn parsed(text: &str) -> Result<Config, String> {
         parse(Path::new("/d/config.toml"), text).map_err(|problem| problem.to_string())
     }
 
+    /// The sample of the help; with its examples, or as it is.
+    fn sample(with_examples: bool) -> String {
+        let keys = HELP.lines().skip_while(|line| !line.contains("listen =")).map(str::trim_start);
+        let line = |line: &str| if with_examples { line.trim_start_matches('#').to_owned() } else { line.to_owned() };
+        keys.fold(String::new(), |all, key| all + &line(key) + "\n")
+    }
+
     #[test]
     fn what_the_help_shows_is_accepted() {
-        let sample: String = HELP
-            .lines()
-            .skip_while(|line| !line.contains("listen ="))
-            .fold(String::new(), |all, line| all + line.trim_start() + "\n");
-        let config = parsed(&sample).unwrap();
+        let config = parsed(&sample(true)).unwrap();
         assert_eq!(config.listen, Some("127.0.0.1:8787".parse().unwrap()));
-        assert_eq!(config.durability, Some(Durability::Power));
-        assert_eq!(config.idle_evict, Some(Duration::from_secs(30)));
-        assert_eq!(config.recovery.resume, Some(Resume::Safe));
-        assert_eq!(config.limits.connections_max, Some(Positive(4096)));
         assert_eq!(config.tls.cert, Some("/path/cert.pem".into()));
-        // And what it calls defaults are the defaults.
-        let (mut server, mut engine) = (tenure_server::Limits::default(), EngineConfig::default());
-        let defaults = Limits::shown(&mut server, &mut engine);
-        config.limits.lay_over(&mut server, &mut engine);
-        assert_eq!(Limits::shown(&mut server, &mut engine), defaults);
-        assert!(defaults.iter().all(|(name, _)| HELP.contains(name.trim_start_matches("limits."))), "{defaults:?}");
         assert_eq!(config.verify_commands, Some(vec!["make test".into()]));
+        assert_eq!(config.secrets.len(), 1);
+    }
+
+    #[test]
+    fn what_the_help_calls_defaults_are_the_defaults() {
+        let Command::Serve(bare) = Cli::try_parse_from(["tenure", "serve"]).unwrap().command else { unreachable!() };
+        let shown = |config| serve::shown(&bare, config).unwrap();
+        assert_eq!(shown(parsed(&sample(false)).unwrap()), shown(Config::default()));
+        // Every key is there, and every one that has a default says it.
+        for (name, default) in shown(Config::default()) {
+            let key = name.rsplit_once('.').map_or(name, |(_, key)| key);
+            let is_said = |text: &str| text.lines().any(|line| line.starts_with(&format!("{key} = ")));
+            let has_default = !default.is_null() && name != "secrets";
+            assert!(name == "secrets" || is_said(&sample(true)), "{name} is missing");
+            assert_eq!(is_said(&sample(false)), has_default, "{name} = {default}");
+        }
+    }
+
+    /// What is counted is held room for, and what is waited for is added to clocks.
+    #[test]
+    fn huge_limits_are_refused() {
+        for limit in ["imports_max", "streams_max", "mailbox_max", "import_bytes_max", "idle_ms", "stop_grace_ms"] {
+            for value in [(1_u64 << 40) + 1, i64::MAX as u64] {
+                let message = parsed(&format!("[limits]\n{limit} = {value}")).unwrap_err();
+                assert!(message.contains("expected a number up to"), "{limit}: {message}");
+            }
+            parsed(&format!("[limits]\n{limit} = {}", 1_u64 << 40)).unwrap();
+        }
+        assert!(parsed("[limits]\nheaders_max = 10001").is_err());
+        assert!(parsed("idle_evict_ms = 9000000000000000").is_err());
     }
 
     #[test]
     fn mistakes_are_named_with_file_and_line() {
         for (text, place, what) in [
-            ("listen = 5", "/d/config.toml:1: ", "socket address"),
+            ("listen = 5", "/d/config.toml:1: ", "expected a string"),
             ("listen = \"here\"", "/d/config.toml:1: ", "socket address"),
             ("\n\nlisten_ = \"127.0.0.1:1\"", "/d/config.toml:3: ", "unknown field `listen_`"),
             ("[limits]\nbody_bytes_max = 0", "/d/config.toml:2: ", "above 0"),

@@ -2,9 +2,9 @@
 
 use std::{
     fs,
-    io::{Read as _, Seek as _, SeekFrom},
+    io::{self, Read as _, Seek as _, SeekFrom},
     os::unix::fs::OpenOptionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::Arc,
     time::{Duration, Instant},
@@ -17,9 +17,10 @@ use tenure_client::{
     stream::{MISSED_AFTER, PATIENCE},
 };
 
+use tenure_wire::DaemonInfo;
 use tokio::sync::watch;
 
-use crate::{commands::Context, data, exit::Problem, terminal};
+use crate::{commands::Context, data, exit::Problem, hint, terminal};
 
 /// A background daemon ends this long after its last client and turn.
 pub const IDLE_END: Duration = Duration::from_secs(10 * 60);
@@ -38,44 +39,58 @@ const LOG_LINES_SHOWN: usize = 5;
 /// A client of the daemon that was named, or of the folder's daemon, which is started if there is none.
 pub async fn connect(context: &Context) -> anyhow::Result<Client> {
     match &context.remote {
-        Some(target) => {
-            let client = Client::new(target.clone());
-            // One that is not there is told at once, not after patience with one that restarts.
-            client.health().await?;
+        // Not asked whether it is there: the first request tells, and nobody is patient with one that never answered.
+        Some(target) => Ok(Client::new(target.clone())),
+        None => {
+            let (client, started) = reach(&context.data).await?;
+            if let Some(DaemonInfo { pid, address, .. }) = started {
+                eprintln!("Started a daemon in the background: process {pid} at {address}.");
+            }
             Ok(client)
         }
-        None => connect_here(&context.data).await,
     }
 }
 
-async fn connect_here(data: &Path) -> anyhow::Result<Client> {
-    if let Some(obstacle) = data::obstacle(data) {
-        return Err(Problem::no_daemon(obstacle, "choose another --data").into());
-    }
+/// The folder's daemon; its note where it had to be started.
+async fn reach(data: &Path) -> anyhow::Result<(Client, Option<DaemonInfo>)> {
     match discover::find(data).await {
-        Ok((client, _)) => return Ok(client),
+        Ok((client, _)) => return Ok((client, None)),
         Err(Absent::NoNote { .. } | Absent::Gone { .. }) => {}
         // It may be about to end or to answer.
         Err(Absent::Silent { .. }) => match wait_for_daemon(data, RIVAL_MAX).await {
-            Ok(client) => return Ok(client),
-            Err(silent @ Absent::Silent { .. }) => {
-                let hint = format!("its log is {}", data.join(LOG_FILE).display());
-                return Err(Problem::no_daemon(silent.to_string(), hint).into());
-            }
+            Ok(client) => return Ok((client, None)),
+            Err(silent @ Absent::Silent { .. }) => return Err(absent(&silent)),
             Err(_) => {}
         },
-        Err(unreadable @ Absent::Unreadable { .. }) => {
-            return Err(Problem::no_daemon(unreadable.to_string(), "choose another --data").into());
-        }
-        Err(garbled @ Absent::Garbled { .. }) => {
-            return Err(Problem::no_daemon(garbled.to_string(), "remove the file, or choose another --data").into());
-        }
-        Err(tokenless @ Absent::NoToken { .. }) => {
-            let hint = "`tenure stop`; the next daemon makes a new token";
-            return Err(Problem::no_daemon(tokenless.to_string(), hint).into());
-        }
+        Err(other) => return Err(absent(&other)),
     }
     start(data).await
+}
+
+fn absent(why: &Absent) -> anyhow::Error {
+    Problem::no_daemon(why.to_string(), hint::of_absence(why)).into()
+}
+
+/// The way to a daemon that may go away.
+#[derive(Clone)]
+pub struct Way {
+    /// How to look up where it is now.
+    pub find: Find,
+    /// The folder that another one is started in when it stays away; elsewhere it is waited for.
+    start_in: Option<PathBuf>,
+}
+
+impl Way {
+    /// A daemon that is waited for.
+    pub fn waiting(find: Find) -> Self {
+        Self { find, start_in: None }
+    }
+
+    /// One that is started again, unless it was named and so is not ours to start.
+    pub fn restarting(context: &Context) -> Self {
+        let start_in = context.remote.is_none().then(|| context.data.clone());
+        Self { find: finder(context), start_in }
+    }
 }
 
 /// How a stream looks up where the daemon is now.
@@ -92,20 +107,36 @@ pub fn finder_here(data: &Path) -> Find {
 }
 
 /// Tells that the daemon is being looked for, or that it is back, whenever that changes. Never ends.
-pub async fn tell_missed(missed: &mut watch::Receiver<bool>) -> bool {
+pub async fn tell_missed(missed: &mut watch::Receiver<bool>, way: &Way) -> bool {
     if missed.changed().await.is_err() {
         return std::future::pending().await;
     }
     let is_missed = *missed.borrow_and_update();
-    if is_missed {
-        let seconds = tenure_client::stream::PATIENCE.as_secs();
-        terminal::note(&format!(
+    let seconds = PATIENCE.as_secs();
+    match (is_missed, &way.start_in) {
+        (true, Some(data)) => {
+            terminal::note("\n");
+            start_again(data).await;
+        }
+        (true, None) => terminal::note(&format!(
             "\nThe daemon is gone. Waiting {seconds} s for it; `tenure sessions` in another terminal starts one.\n"
-        ));
-    } else {
-        terminal::note("The daemon is back.\n");
+        )),
+        (false, Some(_)) => {}
+        (false, None) => terminal::note("The daemon is back.\n"),
     }
     is_missed
+}
+
+/// Starts another daemon, as the first one was, and tells it in one line.
+async fn start_again(data: &Path) {
+    let seconds = PATIENCE.as_secs();
+    terminal::note(&match reach(data).await {
+        Ok((_, Some(DaemonInfo { pid, address, .. }))) => {
+            format!("The daemon is gone; started another one in the background: process {pid} at {address}.\n")
+        }
+        Ok((_, None)) => "The daemon is back.\n".to_owned(),
+        Err(error) => format!("The daemon is gone, and {error:#}. Waiting {seconds} s for one.\n"),
+    });
 }
 
 async fn wait_for_daemon(data: &Path, at_most: Duration) -> Result<Client, Absent> {
@@ -119,24 +150,24 @@ async fn wait_for_daemon(data: &Path, at_most: Duration) -> Result<Client, Absen
     }
 }
 
-async fn start(data: &Path) -> anyhow::Result<Client> {
+async fn start(data: &Path) -> anyhow::Result<(Client, Option<DaemonInfo>)> {
     let prepared = data::make(data).and_then(|()| open_log(data));
-    let (log, log_begin) =
-        prepared.map_err(|error| Problem::no_daemon(format!("{error:#}"), "choose another --data"))?;
+    let (log, log_begin) = prepared.map_err(|error| {
+        let kind = error.downcast_ref().map_or(io::ErrorKind::Other, io::Error::kind);
+        Problem::no_daemon(format!("{error:#}"), hint::of_system(kind).1)
+    })?;
     let mut child = spawn(data, log).context("cannot start a daemon in the background")?;
     let deadline = Instant::now() + START_MAX;
     while Instant::now() < deadline {
         if let Ok((client, note)) = discover::find(data).await {
             // Another one may have been faster: the folder's lock let it in, and ours ends.
-            if note.pid == child.id() {
-                eprintln!("Started a daemon in the background: process {} at {}.", note.pid, note.address);
-            }
-            return Ok(client);
+            let is_ours = note.pid == child.id();
+            return Ok((client, is_ours.then_some(note)));
         }
         if child.try_wait()?.is_some() {
             // Another command may have started one at the same moment: the folder's lock let one of them in.
             return match wait_for_daemon(data, RIVAL_MAX).await {
-                Ok(client) => Ok(client),
+                Ok(client) => Ok((client, None)),
                 Err(_) => Err(not_started(data, log_begin, "it ended at once").into()),
             };
         }
@@ -174,14 +205,27 @@ fn not_started(data: &Path, log_begin: u64, what: &str) -> Problem {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
     let said = read().unwrap_or_default();
+    if is_full(data) {
+        let message = format!("no daemon could be started: the disk of {} is full", data.display());
+        return Problem::no_daemon(message, hint::of_system(io::ErrorKind::StorageFull).1);
+    }
     let lines: Vec<&str> = said.lines().collect();
     let last = lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n  ");
     let last = if last.is_empty() { String::new() } else { format!("; it said:\n  {last}") };
-    Problem::no_daemon(format!("no daemon could be started: {what}{last}"), format!("its log is {}", path.display()))
+    Problem::no_daemon(
+        format!("no daemon could be started: {what}{last}"),
+        format!("`tenure doctor` looks for what is wrong; the whole log is {}", path.display()),
+    )
 }
 
-/// Repeats a call while the daemon is gone for a moment, and looks up where it is. Only for calls that may be said twice.
-pub async fn insist<T, F>(client: &Client, find: &Find, call: impl Fn() -> F) -> Result<T, tenure_client::Error>
+/// Whether nothing more can be written there: the daemon could not even say so in its log.
+fn is_full(data: &Path) -> bool {
+    rustix::fs::statvfs(data).is_ok_and(|disk| disk.f_bavail == 0)
+}
+
+/// Repeats a call while a daemon that has answered is gone for a moment, and looks up where it is. Only for calls that may
+/// be said twice.
+pub async fn insist<T, F>(client: &Client, way: &Way, call: impl Fn() -> F) -> Result<T, tenure_client::Error>
 where
     F: Future<Output = Result<T, tenure_client::Error>>,
 {
@@ -189,14 +233,20 @@ where
     let mut told = false;
     loop {
         match call().await {
-            Err(error) if error.may_pass() && began.elapsed() < PATIENCE => {
+            Err(error) if error.may_pass() && client.has_answered() && began.elapsed() < PATIENCE => {
                 if !told && began.elapsed() >= MISSED_AFTER {
                     told = true;
-                    let seconds = PATIENCE.as_secs();
-                    terminal::note(&format!("{error}. Trying again for {seconds} s; Ctrl-C gives up.\n"));
+                    match &way.start_in {
+                        Some(data) => start_again(data).await,
+                        None => {
+                            let seconds = PATIENCE.as_secs();
+                            let hint = hint::of_waiting(&error);
+                            terminal::note(&format!("{error}{hint}. Trying again for {seconds} s; Ctrl-C gives up.\n"));
+                        }
+                    }
                 }
                 tokio::time::sleep(INSIST_PAUSE).await;
-                if let Some(target) = find() {
+                if let Some(target) = (way.find)() {
                     client.retarget(target);
                 }
             }

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use tenure_client::discover::{NOTE_FILE, TOKEN_FILE};
 use tenure_wire::DaemonInfo;
 
-use crate::exit::Problem;
+use crate::{exit::Problem, hint};
 
 /// Shorter tokens are taken for broken files.
 const TOKEN_BYTES_MIN: usize = 32;
@@ -32,6 +32,33 @@ pub fn folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
 pub fn obstacle(data: &Path) -> Option<String> {
     let above = data.ancestors().find(|path| path.exists())?;
     (!above.is_dir()).then(|| format!("the data folder cannot be {}: {} is a file", data.display(), above.display()))
+}
+
+/// What to do when the disk does not take what is written into the folder.
+pub const REFUSED: &str = "free some space or mend the folder's permissions (`tenure doctor` looks at both), \
+                           or choose another folder with --data";
+
+/// What somebody wants to do with the folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    Read,
+    Write,
+}
+
+/// Whether this user may; a folder that is not there is for others to tell of.
+pub fn allowed(data: &Path, need: Need) -> Result<(), Problem> {
+    let looked = fs::read_dir(data).map(drop);
+    let tried = looked.and_then(|()| if need == Need::Write { tempfile::tempfile_in(data).map(drop) } else { Ok(()) });
+    let Err(error) = tried else { return Ok(()) };
+    if !matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) {
+        return Ok(());
+    }
+    let verb = if need == Need::Write { "changed" } else { "read" };
+    let (code, hint) = hint::of_system(error.kind());
+    // The error of a file that was tried is told without its chance name.
+    let why =
+        error.raw_os_error().map_or(error.kind().to_string(), |code| io::Error::from_raw_os_error(code).to_string());
+    Err(Problem::failed(code, format!("the data folder {} cannot be {verb}: {why}", data.display()), hint))
 }
 
 /// Makes the folder, for its owner alone, if it is not there.

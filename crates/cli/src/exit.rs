@@ -1,21 +1,28 @@
 //! How the program ends: documented exit codes, and errors as people and programs read them.
 
-use std::{io, process::ExitCode};
+use std::{borrow::Cow, io, process::ExitCode};
 
 use serde_json::json;
+use tenure_client::{Error, Fault, print::Tone};
 
-use crate::terminal::{self, Output};
-use tenure_client::print::Tone;
+use crate::{
+    hint::{self, Place},
+    terminal::{self, Output},
+};
 
 /// Shown in `--help`; scripts rely on it.
 pub const CODES: &str = "\
 Exit codes:
     0  it went well
-    1  the turn failed, was canceled, expired or was interrupted; or a check or start failed
+    1  the turn failed, was canceled, expired or was interrupted; or a check or
+       a start failed
     2  the command line or the configuration is wrong
     3  the daemon cannot be reached or started
-    4  the daemon refused the request; the message names the code
-    5  the data folder is damaged: found by `store check`, or left by `store repair`
+    4  the daemon refused the request, or does not have what it names; the
+       message names the code
+    5  the data folder is damaged: found by `store check`, or left by
+       `store repair`; or the session that was read is, and not all of it could
+       be shown
   130  interrupted with Ctrl-C";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +46,7 @@ impl From<Exit> for ExitCode {
 #[derive(Debug)]
 pub struct Problem {
     exit: Exit,
-    code: &'static str,
+    code: Cow<'static, str>,
     message: String,
     hint: String,
 }
@@ -47,17 +54,27 @@ pub struct Problem {
 impl Problem {
     /// The command line or the configuration is wrong.
     pub fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, code: "usage", message: message.into(), hint: hint.into() }
+        Self { exit: Exit::Usage, code: "usage".into(), message: message.into(), hint: hint.into() }
     }
 
     /// No daemon can be reached or started.
     pub fn no_daemon(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { exit: Exit::NoDaemon, code: "no_daemon", message: message.into(), hint: hint.into() }
+        Self { exit: Exit::NoDaemon, code: "no_daemon".into(), message: message.into(), hint: hint.into() }
+    }
+
+    /// The daemon does not have what is meant, or it is not so that this can be done: as if it had been asked.
+    pub fn refused(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { exit: Exit::Refused, code: code.into(), message: message.into(), hint: hint.into() }
+    }
+
+    /// Not all of what was asked for is there any more.
+    pub fn damaged(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { exit: Exit::Damaged, code: "session_damaged".into(), message: message.into(), hint: hint.into() }
     }
 
     /// Something of this program did not come to a good end.
     pub fn failed(code: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { exit: Exit::Failed, code, message: message.into(), hint: hint.into() }
+        Self { exit: Exit::Failed, code: code.into(), message: message.into(), hint: hint.into() }
     }
 }
 
@@ -74,8 +91,11 @@ pub fn misused(error: &clap::Error) -> ExitCode {
     let for_programs = std::env::args_os().any(|argument| argument == "--json");
     if error.use_stderr() && for_programs {
         let text = error.to_string();
-        let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-        let hint = "look at it without --json, or at --help";
+        // What is wrong, then a blank line, then perhaps a tip.
+        let mut parts = text.split("\n\n").map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
+        let message = parts.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        let tip = parts.find_map(|part| part.strip_prefix("tip: ").map(str::to_owned));
+        let hint = tip.unwrap_or_else(|| "look at it without --json, or at --help".into());
         eprintln!("{}", json!({"error": {"code": "usage", "message": message, "hint": hint}}));
         return Exit::Usage.into();
     }
@@ -111,30 +131,48 @@ pub fn report(error: &anyhow::Error, output: Output) -> Exit {
 
 /// Whether a conversation can go on after it: the daemon or we refused one request.
 pub fn is_passing(error: &anyhow::Error) -> bool {
-    let refused = matches!(error.downcast_ref(), Some(tenure_client::Error::Refused(_)));
-    refused || error.downcast_ref::<Problem>().is_some_and(|problem| problem.exit == Exit::Usage)
+    let ours = |problem: &Problem| matches!(problem.exit, Exit::Usage | Exit::Refused);
+    matches!(error.downcast_ref(), Some(Error::Refused(_))) || error.downcast_ref().is_some_and(ours)
+}
+
+/// The same error, with what to do about it where the daemon is not of this machine's data folder.
+pub fn of_elsewhere(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref::<Error>() {
+        Some(known) => {
+            let (exit, code, hint) = of_client(known, Place::Elsewhere);
+            Problem { exit, code: code.into(), message: format!("{error:#}"), hint }.into()
+        }
+        None => error,
+    }
 }
 
 fn classed(error: &anyhow::Error) -> (Exit, String, String) {
-    use tenure_client::Error;
     if let Some(problem) = error.downcast_ref::<Problem>() {
-        return (problem.exit, problem.code.to_owned(), problem.hint.clone());
+        return (problem.exit, problem.code.clone().into_owned(), problem.hint.clone());
     }
-    match error.downcast_ref::<Error>() {
-        Some(refused @ Error::Refused(_)) if refused.code() == Some("unauthorized") => {
-            let hint = "the token file of the data folder changed behind the daemon's back: end that daemon, then try again; \
-                        for a daemon on another machine, give one of its tokens";
-            (Exit::Refused, "unauthorized".into(), hint.into())
+    if let Some(known) = error.downcast_ref::<Error>() {
+        return of_client(known, Place::Here);
+    }
+    let system = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+    let (code, hint) = hint::of_system(system.map_or(io::ErrorKind::Other, io::Error::kind));
+    (Exit::Failed, code.into(), hint.into())
+}
+
+fn of_client(error: &Error, place: Place) -> (Exit, String, String) {
+    match error {
+        Error::Refused(problem) => {
+            (Exit::Refused, problem.code.clone(), hint::of_refusal(&problem.code, &problem.hint, place))
         }
-        Some(refused @ Error::Refused(_)) => {
-            let (code, hint) = (refused.code().unwrap_or_default(), refused.hint().unwrap_or_default());
-            (Exit::Refused, code.to_owned(), hint.to_owned())
+        Error::Unreachable { .. } | Error::Strange { .. } => {
+            (Exit::NoDaemon, "unreachable".into(), hint::of_silence(place).into())
         }
-        Some(Error::Unreachable { .. } | Error::Strange { .. }) => (
-            Exit::NoDaemon,
-            "unreachable".into(),
-            "`tenure sessions` finds or starts one; daemon.log in the data folder may say what happened".into(),
-        ),
-        None => (Exit::Failed, "failed".into(), String::new()),
+        Error::Unlike { fault, .. } => {
+            let code = match fault {
+                Fault::NoTls => "no_tls",
+                Fault::NoHttp => "no_http",
+                _ => "bad_certificate",
+            };
+            (Exit::NoDaemon, code.into(), hint::of_fault(*fault).into())
+        }
     }
 }

@@ -20,7 +20,7 @@ const ID_BEGINS: &str = "sess_";
 /// The session's whole id. A whole one is not looked up; what does not look like an id is a label or a role.
 pub async fn session(client: &Client, given: &str) -> anyhow::Result<String> {
     if given.trim().is_empty() {
-        return Err(Problem::usage("the session's name is empty", "`tenure sessions` lists them").into());
+        return Err(Problem::usage("the session's name is empty", "`tenure sessions --all` lists them").into());
     }
     if given.chars().count() >= ID_CHARS {
         return Ok(given.to_owned());
@@ -30,18 +30,27 @@ pub async fn session(client: &Client, given: &str) -> anyhow::Result<String> {
             Ok(view) => Ok(view.id),
             Err(refused) if refused.code() == Some("unknown_session") => {
                 let message = format!("no session has the label or the role '{given}'");
-                Err(Problem::usage(message, "`tenure sessions` lists them; an id begins with sess_").into())
+                let hint = "`tenure sessions --all` lists them; an id begins with sess_";
+                Err(Problem::refused("unknown_session", message, hint).into())
             }
             Err(error) => Err(error.into()),
         };
     }
     if given.chars().count() < PREFIX_CHARS_MIN {
         let message = format!("'{given}' is too short for the beginning of a session's id");
-        return Err(Problem::usage(message, format!("give at least {PREFIX_CHARS_MIN} characters of it")).into());
+        return Err(Problem::usage(
+            message,
+            format!("give at least {PREFIX_CHARS_MIN} characters of it; `tenure sessions` lists them"),
+        )
+        .into());
     }
     let rows = sessions(client, usize::MAX, &SessionFilter::default()).await?;
     let ids: Vec<&str> = rows.iter().map(|row| row.id.as_str()).collect();
-    Ok(only(&ids, given, "session", "`tenure sessions` lists them")?.to_owned())
+    let none = || {
+        let message = format!("no session begins with '{given}'");
+        Problem::refused("unknown_session", message, "`tenure sessions --all` lists them")
+    };
+    Ok(only(&ids, given, "session")?.ok_or_else(none)?.to_owned())
 }
 
 /// Sessions that are what is wanted, newest first, as many as may be.
@@ -62,12 +71,12 @@ pub async fn sessions(
     Ok(rows)
 }
 
-/// The one id that begins so.
-pub fn only<'a>(ids: &[&'a str], beginning: &str, what: &str, hint: &str) -> Result<&'a str, Problem> {
+/// The one id that begins so, if there is one.
+pub fn only<'a>(ids: &[&'a str], beginning: &str, what: &str) -> Result<Option<&'a str>, Problem> {
     let fits: Vec<&str> = ids.iter().copied().filter(|id| id.starts_with(beginning)).collect();
     match fits[..] {
-        [] => Err(Problem::usage(format!("no {what} begins with '{beginning}'"), hint)),
-        [id] => Ok(id),
+        [] => Ok(None),
+        [id] => Ok(Some(id)),
         _ => {
             let named = fits.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
             let more = if fits.len() > NAMED_MAX { ", …" } else { "" };
@@ -84,10 +93,9 @@ mod tests {
     #[test]
     fn a_beginning_must_fit_one() {
         let ids = ["sess_01AAA", "sess_01AAB", "sess_01B"];
-        assert_eq!(only(&ids, "sess_01B", "session", "").unwrap(), "sess_01B");
-        let problem = only(&ids, "sess_01A", "session", "").unwrap_err();
+        assert_eq!(only(&ids, "sess_01B", "session").unwrap(), Some("sess_01B"));
+        let problem = only(&ids, "sess_01A", "session").unwrap_err();
         assert_eq!(problem.to_string(), "'sess_01A' fits 2 sessions: sess_01AAA, sess_01AAB");
-        let problem = only(&ids, "sess_02", "session", "").unwrap_err();
-        assert_eq!(problem.to_string(), "no session begins with 'sess_02'");
+        assert_eq!(only(&ids, "sess_02", "session").unwrap(), None);
     }
 }

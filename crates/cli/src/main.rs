@@ -1,17 +1,22 @@
 //! The `tenure` command. It reads flags, environment and configuration and puts the other crates together; it holds no rules of its own.
 
+mod address;
 mod args;
+mod before;
 mod commands;
 mod config;
+mod count;
 mod daemon;
 mod data;
 mod exit;
 mod follow;
+mod hint;
 mod log;
 mod lookup;
 mod memory;
 mod permit;
 mod remote;
+mod slash;
 mod span;
 mod standing;
 mod systemd;

@@ -30,26 +30,48 @@ const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// The daemon that flags and environment name, if they do.
 pub fn target(global: &Global) -> anyhow::Result<Option<Target>> {
     let Some(url) = &global.url else { return Ok(None) };
+    let no_address = || {
+        let hint = "write it with its scheme and port, such as --url https://box.example:8787";
+        Problem::usage(format!("'{url}' is no address of a daemon"), hint)
+    };
+    let (scheme, place) = parts(url).ok_or_else(no_address)?;
     let token = match (&global.token_file, &global.token) {
-        (Some(path), _) => read(path, "the token")?.trim().to_owned(),
-        (None, Some(Hidden(token))) => token.trim().to_owned(),
-        (None, None) => {
-            let hint = "give the file that holds it with --token-file, or set TENURE_TOKEN";
-            return Err(Problem::usage("there is no token for that daemon", hint).into());
-        }
+        (Some(path), _) => token(&path.display().to_string(), &read(path, "the token", TOKEN_HINT)?)?,
+        (None, Some(Hidden(text))) => token("TENURE_TOKEN", text)?,
+        (None, None) => return Err(Problem::usage("there is no token for that daemon", TOKEN_HINT).into()),
     };
     let target = Target::new(url, token);
-    if url.starts_with("https://") {
+    if scheme == "https" {
         return Ok(Some(target.trusting(trust(global)?)));
     }
-    let host = url.strip_prefix("http://").map(|rest| rest.split('/').next().unwrap_or(""));
-    match host.map(is_loopback) {
-        Some(true) => Ok(Some(target)),
-        Some(false) => {
-            let message = format!("{url} is on another machine: without TLS anybody between could read the token");
-            Err(Problem::usage(message, "use an address that begins with https://").into())
-        }
-        None => Err(Problem::usage(format!("{url} is no address"), "such as https://box.example:8787").into()),
+    if !is_loopback(place) {
+        let message = format!("{url} is on another machine: without TLS anybody between could read the token");
+        let hint = "write https:// in --url; the daemon speaks TLS with `tenure serve --tls`, or behind a proxy";
+        return Err(Problem::usage(message, hint).into());
+    }
+    Ok(Some(target))
+}
+
+/// The scheme of an address, and its host with its port.
+fn parts(url: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = url.split_once("://").filter(|(scheme, _)| ["http", "https"].contains(scheme))?;
+    let place = rest.split('/').next()?;
+    let (host, has_port) = match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse::<u16>().is_ok()),
+        _ => (place, true),
+    };
+    (has_port && is_host(host.trim_matches(['[', ']']))).then_some((scheme, place))
+}
+
+const TOKEN_HINT: &str = "give the file that holds it with --token-file FILE, or set TENURE_TOKEN; \
+                          `tenure token add NAME` on the daemon's machine prints one";
+
+/// One word that can stand in a header.
+fn token(from: &str, text: &str) -> Result<String, Problem> {
+    let token = text.trim();
+    match !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(token.to_owned()),
+        false => Err(Problem::usage(format!("{from} holds no token"), TOKEN_HINT)),
     }
 }
 
@@ -60,21 +82,22 @@ fn is_loopback(host: &str) -> bool {
 
 fn trust(global: &Global) -> anyhow::Result<Trust> {
     if let Some(text) = &global.fingerprint {
-        return Trust::fingerprint(text).map_err(|why| Problem::usage(why, "as `tenure serve` printed it").into());
+        let hint = "give it as `tenure serve` printed it, or as `tenure doctor` shows it on the daemon's machine";
+        return Trust::fingerprint(text).map_err(|why| Problem::usage(why, hint).into());
     }
     let known = global.ca.clone().or_else(|| AUTHORITIES.iter().map(PathBuf::from).find(|path| path.exists()));
     let Some(path) = known else {
-        let hint = "give --fingerprint, or a file of certificates with --ca";
+        let hint = "give --fingerprint HEX, as `tenure doctor` shows it on the daemon's machine, or certificates with --ca FILE";
         return Err(Problem::usage("this system names no authorities to trust", hint).into());
     };
-    let pem = read(&path, "certificates")?;
-    Trust::roots(pem.as_bytes())
-        .map_err(|why| Problem::usage(format!("{}: {why}", path.display()), "give another file with --ca").into())
+    let hint = "name a file of certificates (PEM) with --ca FILE, or give --fingerprint HEX instead";
+    let pem = read(&path, "certificates", hint)?;
+    Trust::roots(pem.as_bytes()).map_err(|why| Problem::usage(format!("{}: {why}", path.display()), hint).into())
 }
 
-fn read(path: &Path, what: &str) -> anyhow::Result<String> {
+fn read(path: &Path, what: &str, hint: &str) -> Result<String, Problem> {
     fs::read_to_string(path)
-        .map_err(|error| Problem::usage(format!("cannot read {what} from {}: {error}", path.display()), "").into())
+        .map_err(|error| Problem::usage(format!("cannot read {what} from {}: {error}", path.display()), hint))
 }
 
 /// How a daemon lets others reach it.
@@ -117,7 +140,10 @@ pub fn settle(listen: SocketAddr, said: Said) -> Result<Remote, Problem> {
         (Some(certificate), Some(key)) => TlsSource::Files { certificate, key },
         (None, None) if said.tls => TlsSource::Own,
         (None, None) => TlsSource::Off,
-        _ => return Err(Problem::usage("a certificate needs its key, and a key its certificate", "give both")),
+        _ => {
+            let hint = "give both --tls-cert FILE and --tls-key FILE";
+            return Err(Problem::usage("a certificate needs its key, and a key its certificate", hint));
+        }
     };
     let how = "either --tls (or --tls-cert FILE --tls-key FILE), or --behind-proxy NAME where a proxy speaks TLS";
     if !listen.ip().is_loopback() && !said.allow {
@@ -130,7 +156,10 @@ pub fn settle(listen: SocketAddr, said: Said) -> Result<Remote, Problem> {
     }
     let mut names = said.names;
     if let Some(bad) = names.iter().chain(&said.proxy).find(|name| !is_host(name)) {
-        return Err(Problem::usage(format!("'{bad}' is no host name"), "without scheme and port, such as box.example"));
+        return Err(Problem::usage(
+            format!("'{bad}' is no host name"),
+            "write it without scheme and port, such as box.example",
+        ));
     }
     if !listen.ip().is_unspecified() && !listen.ip().is_loopback() {
         names.push(listen.ip().to_string());
@@ -159,13 +188,15 @@ impl Remote {
             TlsSource::Files { certificate, key } => (certificate.clone(), key.clone()),
             TlsSource::Own => self.own(data)?,
         };
-        let (pem, key_pem) = (read(&certificate, "the certificate")?, read(&key, "the key")?);
+        let hint = "give a certificate and its key as PEM files that can be read, with --tls-cert and --tls-key (or [tls] in \
+                    config.toml); --tls alone makes both";
+        let (pem, key_pem) = (read(&certificate, "the certificate", hint)?, read(&key, "the key", hint)?);
         let tls = Tls::from_pem(pem.as_bytes(), key_pem.as_bytes()).map_err(|error| {
-            let message = format!("{}: {error}", certificate.display());
-            Problem::usage(
-                message,
-                "give a certificate and its key as PEM files; files that the daemon made may be removed",
-            )
+            let hint = match self.tls {
+                TlsSource::Own => "remove it: the daemon makes another, with another fingerprint",
+                _ => hint,
+            };
+            Problem::usage(format!("{}: {error}", certificate.display()), hint)
         })?;
         Ok(Some(tls))
     }
@@ -275,6 +306,18 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         fs::write(data.path().join(CERTIFICATE_FILE), "nothing").unwrap();
         assert!(remote.tls(data.path()).is_err());
+    }
+
+    #[test]
+    fn an_address_has_a_scheme_and_a_host() {
+        assert_eq!(parts("https://box.example:8787/"), Some(("https", "box.example:8787")));
+        assert_eq!(parts("http://[::1]"), Some(("http", "[::1]")));
+        assert_eq!(parts("http://[::1]:80"), Some(("http", "[::1]:80")));
+        for bad in
+            ["", "box", "box:1", "ftp://box", "https://", "https://:1", "https://box:x", "https://a b", "https://u@b"]
+        {
+            assert_eq!(parts(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use tenure_client::{Client, Find};
+use tenure_client::Client;
 use tenure_wire::{CreateSession, Part, Policy, SendMessage};
 use tokio::signal::unix::Signal;
 
 use crate::{
-    daemon::insist,
+    daemon::{Way, insist},
     data,
     exit::Problem,
     follow::{self, Answers, CanceledBy},
@@ -37,7 +37,7 @@ pub enum Sent {
 }
 
 /// Makes a session for this first text.
-pub async fn begin(client: &Client, find: &Find, new: &NewTalk<'_>, text: &str) -> anyhow::Result<String> {
+pub async fn begin(client: &Client, way: &Way, new: &NewTalk<'_>, text: &str) -> anyhow::Result<String> {
     let folder = new.workspace;
     let hint = "name an existing folder with --workspace DIR";
     let no_folder = |error| Problem::usage(format!("the workspace {}: {error}", folder.display()), hint);
@@ -58,14 +58,14 @@ pub async fn begin(client: &Client, find: &Find, new: &NewTalk<'_>, text: &str) 
         ..CreateSession::default()
     };
     let keyed = client.with_key(data::random_hex()?);
-    Ok(insist(&keyed, find, || keyed.create(&create)).await?.session_id)
+    Ok(insist(&keyed, way, || keyed.create(&create)).await?.session_id)
 }
 
 /// Sends a text that starts a turn. With a key of its own it may be said again when the daemon goes away before it
 /// answers.
 pub async fn send(
     client: &Client,
-    find: &Find,
+    way: &Way,
     session: &str,
     text: String,
     interrupts: &mut Signal,
@@ -73,7 +73,7 @@ pub async fn send(
     let message = SendMessage { parts: vec![Part::text(text)], auto_run: Some(true), ..SendMessage::default() };
     let keyed = client.with_key(data::random_hex()?);
     let mut interrupted = None;
-    let mut sending = std::pin::pin!(insist(&keyed, find, || keyed.send(session, &message)));
+    let mut sending = std::pin::pin!(insist(&keyed, way, || keyed.send(session, &message)));
     let accepted = loop {
         tokio::select! {
             accepted = &mut sending => break accepted?,

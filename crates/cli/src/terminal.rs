@@ -1,10 +1,14 @@
 //! What the terminal can do, and a person's answers from it. It writes nothing by itself.
 
-use std::io::{self, IsTerminal, Write as _};
+use std::{
+    collections::VecDeque,
+    io::{self, IsTerminal, Write as _},
+    time::{Duration, Instant},
+};
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    termios::{QueueSelector, tcflush},
+    termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr},
 };
 use tenure_client::print::{Channel, Look, Paint, Piece, Raw};
 use tokio::io::{Interest, unix::AsyncFd};
@@ -22,6 +26,8 @@ const WIDTH_MIN: usize = 20;
 const WIDTH_UNKNOWN: usize = 100;
 /// A terminal that says so often in a row that there is nothing more is gone.
 const ENDS_MAX: u32 = 8;
+/// Nobody types a second line as fast as this.
+const AT_ONCE: Duration = Duration::from_millis(50);
 /// How much is read of what a person types at a time.
 const READ_BYTES: usize = 4096;
 
@@ -98,36 +104,107 @@ pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     Ok(print_line(&serde_json::to_string(value)?)?)
 }
 
-/// Lines a person types at a terminal. Nothing reads it but `next`, so that somebody else can between two calls.
+/// Lines a person types at a terminal. Nothing reads it but this, so that somebody else can between two calls.
 pub struct Lines {
     terminal: AsyncFd<io::Stdin>,
+    /// Read, but not given out.
     typed: Vec<u8>,
+    /// Whole lines for when the turn is over.
+    kept: VecDeque<String>,
+    hearing: Hearing,
     ends: u32,
+    /// A question went away by itself: the next line may have been meant for it.
+    is_late: bool,
+}
+
+/// Who gets what is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hearing {
+    Here,
+    /// The prompt has given a line just now, and may have read more; what comes at once belongs to that.
+    JustPrompted(Instant),
+    /// What is there follows something that the prompt has read already, so the prompt gets it too.
+    Prompt,
 }
 
 impl Lines {
     pub fn of_terminal() -> io::Result<Self> {
         // SAFETY: standard input is open as long as the process lives, and nothing here puts another file in its place.
         let terminal = unsafe { AsyncFd::register_with_interest(io::stdin(), Interest::READABLE) };
-        Ok(Self { terminal: terminal.map_err(|error| error.into_parts().1)?, typed: vec![], ends: 0 })
+        let terminal = terminal.map_err(|error| error.into_parts().1)?;
+        let (typed, kept) = (vec![], VecDeque::new());
+        Ok(Self { terminal, typed, kept, hearing: Hearing::Here, ends: 0, is_late: false })
     }
 
-    /// Lines from before a question must not answer it.
-    pub fn forget_typed(&mut self) {
-        self.typed.clear();
-        let _ = tcflush(self.terminal.get_ref(), QueueSelector::IFlush);
+    /// The prompt has given a line. What comes along with it follows it at the next prompt, in order.
+    pub fn after_prompt(&mut self) {
+        self.hearing = match is_readable(self.terminal.get_ref()) {
+            true => Hearing::Prompt,
+            false => Hearing::JustPrompted(Instant::now()),
+        };
+    }
+
+    /// Something was shown after the line of the prompt: what comes from now on may be an answer to that.
+    pub fn after_shown(&mut self) {
+        if matches!(self.hearing, Hearing::JustPrompted(_)) && !is_readable(self.terminal.get_ref()) {
+            self.hearing = Hearing::Here;
+        }
+    }
+
+    /// Keeps a line until the turn is over.
+    pub fn keep(&mut self, line: &str) {
+        self.kept.push_back(line.to_owned());
+    }
+
+    /// The next whole line that was read and is not given out. What the terminal still has is for the prompt.
+    pub fn next_kept(&mut self) -> Option<String> {
+        self.keep_whole();
+        self.kept.pop_front()
+    }
+
+    /// The next whole line that was typed until now.
+    pub fn next_typed(&mut self) -> Option<String> {
+        if is_readable(self.terminal.get_ref()) && self.is_for_us() {
+            self.take_in();
+        }
+        self.next_kept()
+    }
+
+    /// What was read and not given out: at most a line that has no end yet, once the whole ones are taken.
+    pub fn take_begun(&mut self) -> String {
+        String::from_utf8_lossy(&std::mem::take(&mut self.typed)).into_owned()
+    }
+
+    /// Drops what was typed until now, for it must not answer what comes next; gives it, so that it can be told.
+    pub fn forget_typed(&mut self) -> String {
+        self.take_in();
+        self.take_in_begun();
+        if self.hearing == Hearing::Prompt {
+            self.keep_whole();
+        }
+        self.hearing = Hearing::Here;
+        self.is_late = false;
+        self.take_begun()
+    }
+
+    /// The question went away by itself; what comes late for it is no message.
+    pub fn expect_late(&mut self) {
+        self.is_late = true;
+    }
+
+    /// Whether this line may have been meant for a question that went away; only the first one may.
+    pub fn may_be_late(&mut self) -> bool {
+        std::mem::take(&mut self.is_late)
     }
 
     /// The next line; waits for ever once there will be none. May be dropped while it waits.
     pub async fn next(&mut self) -> String {
         loop {
-            if let Some(end) = self.typed.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.typed.drain(..=end).collect();
-                // What is not text is no answer either.
-                return String::from_utf8(line).unwrap_or_default();
-            }
-            if self.ends == ENDS_MAX {
+            if self.ends == ENDS_MAX || self.hearing == Hearing::Prompt {
                 return std::future::pending().await;
+            }
+            if let Some(line) = self.whole() {
+                return line;
             }
             let Ok(mut ready) = self.terminal.readable().await else { return std::future::pending().await };
             // The descriptor belongs to others too, so it must not be made one that does not wait.
@@ -135,20 +212,76 @@ impl Lines {
                 ready.clear_ready();
                 continue;
             }
-            let mut bytes = [0; READ_BYTES];
-            match rustix::io::read(ready.get_inner(), &mut bytes) {
-                Ok(0) | Err(_) => {
-                    // Ctrl-D is not the end of a terminal: it counts as an empty line.
-                    self.ends += 1;
-                    return String::new();
-                }
-                Ok(count) => {
-                    self.ends = 0;
-                    self.typed.extend_from_slice(&bytes[..count]);
-                }
+            if !self.is_for_us() {
+                continue;
+            }
+            if let Read::End = self.read() {
+                // Ctrl-D is not the end of a terminal: it counts as an empty line.
+                self.ends += 1;
+                return String::new();
             }
         }
     }
+
+    /// Whether what can be read now is to be read here.
+    fn is_for_us(&mut self) -> bool {
+        if let Hearing::JustPrompted(at) = self.hearing {
+            self.hearing = if at.elapsed() < AT_ONCE { Hearing::Prompt } else { Hearing::Here };
+        }
+        self.hearing == Hearing::Here
+    }
+
+    /// The first whole line of what was read. Enter is a carriage return where it was pressed at the prompt.
+    fn whole(&mut self) -> Option<String> {
+        let end = self.typed.iter().position(|byte| matches!(byte, b'\n' | b'\r'))?;
+        let mut line: Vec<u8> = self.typed.drain(..=end).collect();
+        line.pop();
+        // What is not text is no answer either.
+        Some(String::from_utf8(line).unwrap_or_default())
+    }
+
+    fn keep_whole(&mut self) {
+        while let Some(line) = self.whole() {
+            self.kept.push_back(line);
+        }
+    }
+
+    fn take_in(&mut self) {
+        while is_readable(self.terminal.get_ref()) {
+            if let Read::End = self.read() {
+                return;
+            }
+        }
+    }
+
+    /// A terminal holds back the line that is being typed, unless it is asked for single keys.
+    fn take_in_begun(&mut self) {
+        let Ok(lines) = tcgetattr(self.terminal.get_ref()) else { return };
+        let mut keys = lines.clone();
+        keys.local_modes.remove(LocalModes::ICANON);
+        keys.special_codes[SpecialCodeIndex::VMIN] = 1;
+        if tcsetattr(self.terminal.get_ref(), OptionalActions::Now, &keys).is_ok() {
+            self.take_in();
+            let _ = tcsetattr(self.terminal.get_ref(), OptionalActions::Now, &lines);
+        }
+    }
+
+    fn read(&mut self) -> Read {
+        let mut bytes = [0; READ_BYTES];
+        match rustix::io::read(self.terminal.get_ref(), &mut bytes) {
+            Ok(0) | Err(_) => Read::End,
+            Ok(count) => {
+                self.ends = 0;
+                self.typed.extend_from_slice(&bytes[..count]);
+                Read::Some
+            }
+        }
+    }
+}
+
+enum Read {
+    Some,
+    End,
 }
 
 fn is_readable(terminal: &io::Stdin) -> bool {

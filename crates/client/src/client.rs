@@ -2,7 +2,10 @@
 
 use std::{
     fmt, io,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -57,6 +60,7 @@ impl fmt::Debug for Target {
 #[derive(Debug, Clone)]
 pub struct Client {
     link: Arc<RwLock<Link>>,
+    has_answered: Arc<AtomicBool>,
     key: Option<String>,
 }
 
@@ -82,7 +86,12 @@ impl Link {
 
 impl Client {
     pub fn new(target: Target) -> Self {
-        Self { link: Arc::new(RwLock::new(Link::new(target))), key: None }
+        Self { link: Arc::new(RwLock::new(Link::new(target))), has_answered: Arc::default(), key: None }
+    }
+
+    /// Whether a daemon has answered this client or a clone of it: one that has not may never have been there.
+    pub fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
     }
 
     /// The same client, whose commands carry this idempotency key. One key belongs to one command.
@@ -109,7 +118,7 @@ impl Client {
 
     /// How far it has come; it also answers this while it starts or stops.
     pub async fn ready(&self) -> Result<wire::Ready, Error> {
-        let response = self.request(Method::GET, "/readyz").send().await.map_err(|error| self.lost(&error))?;
+        let response = self.dispatch(self.request(Method::GET, "/readyz")).await?;
         self.read(response).await
     }
 
@@ -311,8 +320,14 @@ impl Client {
         serde_json::from_slice(&body).map_err(|error| Error::Strange { what, why: error.to_string() })
     }
 
-    async fn send_checked(&self, request: RequestBuilder) -> Result<Response, Error> {
+    async fn dispatch(&self, request: RequestBuilder) -> Result<Response, Error> {
         let response = request.send().await.map_err(|error| self.lost(&error))?;
+        self.has_answered.store(true, Ordering::Relaxed);
+        Ok(response)
+    }
+
+    async fn send_checked(&self, request: RequestBuilder) -> Result<Response, Error> {
+        let response = self.dispatch(request).await?;
         if response.status().is_success() {
             return Ok(response);
         }

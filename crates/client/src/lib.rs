@@ -8,6 +8,6 @@ pub mod stream;
 mod trust;
 
 pub use client::{Archive, Client, Target};
-pub use error::Error;
+pub use error::{Error, Fault};
 pub use stream::{EventStream, Find, Item, Until};
 pub use trust::Trust;

@@ -1,14 +1,13 @@
 //! Shows a session's events as text: answers as they stream, calls, approvals and results as short lines. It decides nothing and asks nothing.
 
 mod look;
+mod question;
 
-pub use look::{Look, Paint, Raw, Tone, money, span, tamed};
+pub use look::{Look, Paint, Raw, Tone, columns, cut, cut_front, money, span, tamed};
+pub use question::{Before, COMPARED_BYTES_MAX, question};
 
 use serde_json::Value;
 use tenure_wire::Event;
-
-/// How much of a call is shown when it is asked about.
-const QUESTION_CHARS_MAX: usize = 8000;
 
 /// Where a piece of text belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -208,10 +207,20 @@ fn told(event: &Event) -> Option<(Tone, String)> {
         "budget_reached" => (Tone::Ask, format!("A budget is used up: {}. Raise it to go on.", breach(data))),
         "budget_raised" => (Tone::Good, "The budget was raised.".into()),
         "cancel_requested" => (Tone::Faint, "Canceling…".into()),
+        "event_lost" => (Tone::Bad, format!("This event was lost to damage: {}", text(data, "reason"))),
+        "log_damaged" => (Tone::Bad, unreadable(data)),
         "stream_reset" => (Tone::Faint, "Streamed fragments are gone; whole texts follow.".into()),
         "turn_completed" => return verification(data),
         _ => return None,
     })
+}
+
+fn unreadable(data: &Value) -> String {
+    format!(
+        "The log is damaged; from event {} on it cannot be read: {}",
+        number(data, "from_seq"),
+        text(data, "reason")
+    )
 }
 
 /// What the log view says of the other events.
@@ -240,45 +249,6 @@ fn completed(data: &Value) -> (Tone, String) {
             let why = text(data, "error");
             (Tone::Bad, format!("✗ {name}  not run: {}", why.strip_prefix("not run: ").unwrap_or(why)))
         }
-    }
-}
-
-/// All of what is asked about when a call waits for a yes: the command, or the change line by line. It is not cut to the
-/// width: a person must see what they allow.
-pub fn question(data: &Value, look: &Look) -> String {
-    let input = &data["input"];
-    let painted = |tone: Option<Tone>, line: &str| {
-        let line = tamed(line);
-        format!("  {}\n", tone.map_or(line.clone(), |tone| look.paint(tone, &line)))
-    };
-    let lines: Vec<(Option<Tone>, String)> = match (&input["patch"], &input["path"], &input["content"]) {
-        (Value::String(patch), _, _) => patch.lines().map(|line| (tone_of_change(line), line.to_owned())).collect(),
-        (_, Value::String(path), Value::String(content)) => {
-            let named = [(Some(Tone::Name), path.clone())];
-            named.into_iter().chain(content.lines().map(|line| (Some(Tone::Good), format!("+{line}")))).collect()
-        }
-        _ => subject(data).lines().map(|line| (None, line.to_owned())).collect(),
-    };
-    let (mut shown, mut left) = (String::new(), QUESTION_CHARS_MAX);
-    for (tone, line) in &lines {
-        let part: String = line.chars().take(left).collect();
-        left -= part.chars().count();
-        shown.push_str(&painted(*tone, &part));
-        if left == 0 {
-            shown.push_str("  … there is more of it\n");
-            break;
-        }
-    }
-    shown
-}
-
-fn tone_of_change(line: &str) -> Option<Tone> {
-    match line.as_bytes().first() {
-        _ if line.starts_with("+++") || line.starts_with("---") => Some(Tone::Name),
-        Some(b'+') => Some(Tone::Good),
-        Some(b'-') => Some(Tone::Bad),
-        Some(b'@') => Some(Tone::Faint),
-        _ => None,
     }
 }
 

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
+use tenure_wire::{LOG_DAMAGED, STREAM_RESET};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{Client, Error, Target};
@@ -17,9 +18,6 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const MISSED_AFTER: Duration = Duration::from_secs(2);
 /// The daemon sends a sign of life every 15 s; a connection that is silent for longer than this is given up.
 pub const SILENCE_MAX: Duration = Duration::from_secs(45);
-
-/// The type of the event that says a part of the stream is gone.
-const RESET: &str = "stream_reset";
 
 /// One event or delta.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,7 +144,7 @@ impl EventStream {
         }
     }
 
-    /// Tries until there is a connection, time is over or the daemon refuses.
+    /// Tries until there is a connection, time is over or the daemon refuses. One that never answered is not waited for.
     async fn connect(&mut self) -> Result<(), Error> {
         loop {
             let error = match self.open().await {
@@ -157,7 +155,7 @@ impl EventStream {
                     self.missed.send_if_modified(|missed| std::mem::replace(missed, false));
                     return Ok(());
                 }
-                Err(error) if error.may_pass() => error,
+                Err(error) if error.may_pass() && self.client.has_answered() => error,
                 Err(error) => return Err(error),
             };
             self.pause(error).await?;
@@ -224,8 +222,9 @@ impl EventStream {
             (Some(new), Some(old)) => new <= old,
             _ => false,
         };
-        // A reset points back to the last whole event, which is where the stream goes on.
-        if known && frame.event != RESET {
+        // A note about the stream has no number of its own: a reset points back to the last whole event, which is where the
+        // stream goes on, and damage to the last one that can be read.
+        if known && ![STREAM_RESET, LOG_DAMAGED].contains(&frame.event.as_str()) {
             return Read::Nothing;
         }
         self.cursor = Some(cursor.clone());

@@ -93,6 +93,26 @@ pub struct Origin {
     pub seq: u64,
 }
 
+/// Events that a repair of the log could not bring back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// The first of them.
+    pub from_seq: u64,
+    pub events: u64,
+    /// Why the first one is gone.
+    pub reason: String,
+}
+
+impl Lost {
+    /// One more is gone, after those that are known.
+    pub fn add(lost: &mut Option<Lost>, seq: u64, reason: &str) {
+        match lost {
+            Some(lost) => lost.events += 1,
+            None => *lost = Some(Lost { from_seq: seq, events: 1, reason: reason.to_owned() }),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Session {
     pub id: SessionId,
@@ -133,6 +153,8 @@ pub struct Session {
     pub attachments: Vec<Attachment>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<Origin>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Lost>,
     /// Idempotency keys of the last 24 hours, by endpoint and key.
     pub keys: Arc<BTreeMap<String, KeyRecord>>,
 }

@@ -135,6 +135,19 @@ impl<R: Read> Reader<R> {
         drop(first);
         Ok((manifest, files))
     }
+
+    /// Nothing but empty blocks may follow the last file.
+    pub fn end(self) -> Result<(), String> {
+        let mut rest = self.archive.into_inner();
+        let mut block = [0; BLOCK_BYTES as usize];
+        loop {
+            match rest.read(&mut block).map_err(unreadable)? {
+                0 => return Ok(()),
+                read if block[..read].iter().all(|byte| *byte == 0) => {}
+                _ => return Err("something follows its end".into()),
+            }
+        }
+    }
 }
 
 #[derive(Deserialize)]

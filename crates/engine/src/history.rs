@@ -1,15 +1,20 @@
 //! The conversation of a session as pages of messages, read from the log.
 
-use tenure_core::{event::Event, ids::SessionId};
-use tenure_store::{Limit, Store};
+use tenure_core::{
+    event::{Body, Event},
+    ids::SessionId,
+    session::Lost,
+};
+use tenure_store::{Limit, Store, StoredEvent};
 
-use crate::Error;
+use crate::{Damage, Error};
 
 /// The types of event that hold what people and models say.
 pub(crate) const SAID: &[&str] = &["message_added", "model_output_completed"];
 /// The types of event that hold a message of the conversation.
 pub(crate) const MESSAGES: &[&str] = &["message_added", "model_output_completed", "tool_call_completed"];
 
+const EVENT_LOST: &str = "event_lost";
 /// A page ends when it holds this much, whatever was asked for.
 const PAGE_BYTES_MAX: usize = 4 << 20;
 
@@ -20,6 +25,8 @@ pub struct Messages {
     pub events: Vec<Event>,
     /// Whether there may be more behind them.
     pub more: bool,
+    /// What is missing between them, and behind the last.
+    pub damage: Vec<Damage>,
     /// How much of the log was read for it.
     pub(crate) read_bytes: usize,
 }
@@ -32,27 +39,42 @@ pub(crate) async fn messages(
     limit: usize,
     types: &[&str],
 ) -> Result<Messages, Error> {
-    let mut found = Messages { events: Vec::new(), more: true, read_bytes: 0 };
-    let mut held = 0;
+    let mut found = Messages { events: Vec::new(), more: true, damage: Vec::new(), read_bytes: 0 };
+    let (mut held, mut lost, mut lost_since) = (0, None, None);
     loop {
         let page = store.read(session, after, Limit::default()).await?;
         let Some(last) = page.last() else {
             found.more = false;
+            found.damage = lost_since.unwrap_or(lost).map(Damage::Lost).into_iter().collect();
             return Ok(found);
         };
         after = last.seq;
         for stored in &page {
             found.read_bytes += stored.json.len();
-            if !types.contains(&wire_type(&stored.json)) {
+            let wire_type = wire_type(&stored.json);
+            if wire_type == EVENT_LOST {
+                // Those behind the page's last message are the next page's.
+                lose(stored, lost_since.get_or_insert_with(|| lost.clone()))?;
+            }
+            if !types.contains(&wire_type) {
                 continue;
             }
             if found.events.len() == limit || held > PAGE_BYTES_MAX {
+                found.damage = lost.map(Damage::Lost).into_iter().collect();
                 return Ok(found);
             }
+            lost = lost_since.take().unwrap_or(lost);
             held += stored.json.len();
             found.events.push(stored.parse()?);
         }
     }
+}
+
+fn lose(stored: &StoredEvent, lost: &mut Option<Lost>) -> Result<(), Error> {
+    if let Body::EventLost(event) = stored.parse()?.body {
+        Lost::add(lost, stored.seq, &event.reason);
+    }
+    Ok(())
 }
 
 /// The type in an envelope, which stands before anything that somebody else has written.

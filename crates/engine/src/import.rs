@@ -7,7 +7,7 @@ use tenure_core::{
     command::{Refusal, digest_of},
     event::{Actor, SessionForked},
     ids::SessionId,
-    session::{self, TurnStatus},
+    session::{self, Session, TurnStatus},
 };
 use tenure_store::{CreateKey, LogReader};
 use tokio::runtime::Handle;
@@ -68,9 +68,8 @@ impl Engine {
         let log = files.next().map_err(no_archive)?.filter(|file| file.name == LOG_NAME);
         let log = log.ok_or_else(|| no_copy(format!("{LOG_NAME} is not its second file")))?;
         take_log(log, &manifest, new.as_new, &mut copy, handle)?;
-        if copy.state()?.turn.as_ref().is_some_and(|turn| turn.status() == TurnStatus::Running) && !new.as_new {
-            let hint = "import it as a new session: there the turn waits to be resumed";
-            return Err(Refusal::new("turn_running", "a turn was running when this was exported", hint).into());
+        if !new.as_new {
+            check_rest(copy.state()?)?;
         }
         check_blobs(&manifest, &copy)?;
         for blob in &manifest.blobs {
@@ -88,6 +87,7 @@ impl Engine {
         if files.next().map_err(no_archive)?.is_some() {
             return Err(no_copy("it holds more files than it tells of".into()));
         }
+        reader.end().map_err(no_archive)?;
         let mut told = Vec::new();
         if new.as_new {
             let forked = SessionForked {
@@ -120,6 +120,20 @@ impl Engine {
             false => id == manifest.session_id && state.seq >= manifest.seq,
         })
     }
+}
+
+/// Nothing of it may start by itself: it would be done here and where it comes from.
+fn check_rest(state: &Session) -> Result<(), Error> {
+    let running = state.turn.as_ref().is_some_and(|turn| turn.status() == TurnStatus::Running);
+    let (message, hint) = match (running, state.queue.is_empty()) {
+        (false, true) => return Ok(()),
+        (true, _) => ("a turn runs in this session", "import it as a new session: there the turn waits to be resumed"),
+        (false, false) => (
+            "a turn waits in the queue of this session",
+            "import it as a new session: there its message can be sent again",
+        ),
+    };
+    Err(Refusal::new("turn_running", message, hint).into())
 }
 
 /// Takes in the log line by line, each checked against the one before it.

@@ -30,6 +30,7 @@ mod attach;
 mod clock;
 mod compact;
 mod copy;
+mod damage;
 mod export;
 mod feed;
 mod files;
@@ -53,6 +54,7 @@ mod warm;
 pub use archive::Manifest;
 pub use attach::NewFile;
 pub use clock::{Clock, SystemClock};
+pub use damage::Damage;
 pub use export::Export;
 pub use feed::{FeedCursor, FeedItem, FeedSubscription, is_of_status};
 pub use fork::{Forked, NewFork};
@@ -451,7 +453,12 @@ impl Engine {
 
     /// The conversation after an event, oldest first: the events that hold messages.
     pub async fn messages(&self, session: SessionId, after: u64, limit: usize) -> Result<Messages, Error> {
-        history::messages(&*self.0.parts.store, session, after, limit, history::MESSAGES).await
+        let store = &*self.0.parts.store;
+        let mut found = history::messages(store, session, after, limit, history::MESSAGES).await?;
+        if !found.more {
+            found.damage.extend(Damage::of_log(store, session).await?);
+        }
+        Ok(found)
     }
 
     /// The tools that agents can be given.
@@ -477,8 +484,13 @@ impl Engine {
     pub async fn events(&self, session: SessionId, after: Cursor, follow: bool) -> Result<Subscription, Error> {
         let store = self.0.parts.store.clone();
         let head = store.head(session).await?;
-        if follow && after.seq >= head.seq {
+        if after.seq > head.seq || follow && after.seq == head.seq {
             store.check(session).await?;
+        }
+        if after.seq > head.seq {
+            let message = format!("there is no event {} in this session; its last one is {}", after.seq, head.seq);
+            let hint = "send the id of an event of this stream, or leave it out to begin at the start";
+            return Err(Refusal::new("bad_cursor", message, hint).into());
         }
         let watch = follow.then(|| self.0.hubs.of(session).watch());
         Subscription::open(store, session, after, watch, self.0.stop.clone()).await

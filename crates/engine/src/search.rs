@@ -1,5 +1,5 @@
-//! Which sessions are what somebody looks for: by what the listing knows of them, and by words of their conversations,
-//! which are looked for in the logs.
+//! Which sessions are what somebody looks for: by what the listing knows of them, and by a text of their conversations,
+//! which is looked for in the logs.
 
 use tenure_core::{
     budget::Spent,
@@ -25,7 +25,7 @@ pub struct Wanted {
     pub label: Option<String>,
     pub role: Option<String>,
     pub workspace_path: Option<String>,
-    /// Words that the title or a message holds, whatever their case.
+    /// A text that the title or a message holds as it stands, whatever its case.
     pub text: Option<String>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) async fn list(
     limit: usize,
     wanted: &Wanted,
 ) -> Result<Found, Error> {
-    let words = wanted.text.as_deref().map(str::to_lowercase);
+    let text = wanted.text.as_deref().map(str::to_lowercase);
     let (mut rows, mut searched) = (Vec::new(), 0);
     // One more than asked for tells whether there is a next page.
     let page_len = if *wanted == Wanted::default() { limit + 1 } else { PAGE };
@@ -95,9 +95,9 @@ pub(crate) async fn list(
             if !wanted.fits(&row) {
                 continue;
             }
-            let found = match &words {
+            let found = match &text {
                 None => true,
-                Some(words) => holds(store, &row, words, &mut searched).await?,
+                Some(text) => holds(store, &row, text, &mut searched).await?,
             };
             if found {
                 rows.push(row);
@@ -124,18 +124,18 @@ pub(crate) async fn usage(store: &dyn Store, wanted: &Wanted) -> Result<(Spent, 
     }
 }
 
-/// Whether the title or a message holds the words.
-async fn holds(store: &dyn Store, row: &Row, words: &str, searched: &mut usize) -> Result<bool, Error> {
-    if row.title.as_deref().is_some_and(|title| title.to_lowercase().contains(words)) {
+/// Whether the title or a message holds the text, which is in small letters.
+async fn holds(store: &dyn Store, row: &Row, text: &str, searched: &mut usize) -> Result<bool, Error> {
+    if row.title.as_deref().is_some_and(|title| title.to_lowercase().contains(text)) {
         return Ok(true);
     }
     let mut after = 0;
     loop {
         // A session that cannot be read, or was removed meanwhile, holds nothing.
         let found = history::messages(store, row.id, after, MESSAGES, history::SAID).await;
-        let Ok(Messages { events, more, read_bytes }) = found else { return Ok(false) };
+        let Ok(Messages { events, more, read_bytes, .. }) = found else { return Ok(false) };
         *searched += read_bytes;
-        if events.iter().any(|event| text_of(event).to_lowercase().contains(words)) {
+        if events.iter().any(|event| text_of(event).to_lowercase().contains(text)) {
             return Ok(true);
         }
         match events.last() {

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tenure_core::{
     cursor::Cursor,
     delta::WireDelta,
@@ -15,7 +15,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Error,
+    Damage, Error,
     hub::{Shown, StreamItem, Watch},
 };
 
@@ -75,7 +75,6 @@ impl Subscription {
         watch: Option<Watch>,
         stop: CancellationToken,
     ) -> Result<Self, Error> {
-        let head = store.head(session).await?;
         let mut this = Self {
             store,
             session,
@@ -89,12 +88,7 @@ impl Subscription {
             watch,
             stop,
         };
-        if after.seq > head.seq {
-            // The cursor is ahead of the log, as after an import of an older state: begin anew.
-            this.reset(Cursor::START);
-        } else {
-            this.find_place(after).await?;
-        }
+        this.find_place(after).await?;
         Ok(this)
     }
 
@@ -125,11 +119,14 @@ impl Subscription {
     }
 
     fn reset(&mut self, to: Cursor) {
-        let data =
-            json!({ "type": "stream_reset", "session_id": self.session, "seq": to.seq, "data": { "after": to.seq } });
-        let json = Bytes::from(data.to_string());
         self.cursor = to;
-        self.reset = Some(StreamItem { cursor: to, wire_type: "stream_reset".into(), json });
+        self.reset = Some(self.note_of("stream_reset", to, &json!({ "after": to.seq })));
+    }
+
+    /// Something about the stream itself, which has no number.
+    fn note_of(&self, wire_type: &'static str, cursor: Cursor, data: &Value) -> StreamItem {
+        let json = json!({ "type": wire_type, "session_id": self.session, "seq": cursor.seq, "data": data });
+        StreamItem { cursor, wire_type: wire_type.into(), json: json.to_string().into() }
     }
 
     /// Finds the turn that was open at the cursor, and the place in its spool.
@@ -207,7 +204,7 @@ impl Subscription {
         }
         match self.events.pop_front() {
             Some(event) => self.tell_event(&event).map(Some),
-            None => self.reach_present().await.map(|()| None),
+            None => self.reach_present().await,
         }
     }
 
@@ -219,23 +216,24 @@ impl Subscription {
         }
     }
 
-    /// All that was read is told: watch from now on, unless the log has grown in between.
-    async fn reach_present(&mut self) -> Result<(), Error> {
+    /// All that was read is told: watch from now on, unless the log has grown in between or cannot be read further.
+    async fn reach_present(&mut self) -> Result<Option<StreamItem>, Error> {
         if !self.deltas.is_empty() {
             // They follow an event that came after the log was read. Only a power cut can have taken that away.
             self.events = self.store.read(self.session, self.cursor.seq, PAGE).await?.into();
             self.spool_told = false;
             if !self.events.is_empty() {
-                return Ok(());
+                return Ok(None);
             }
             self.deltas.clear();
         }
-        if self.mode == Mode::CatchUp && self.watch.is_some() {
-            // Behind damage nothing will ever come: a watcher is told so, not left to wait.
-            self.store.check(self.session).await?;
+        // Behind damage nothing will ever come: whoever reads is told so, not left to wait or to take this for all.
+        if let Some(damage) = Damage::of_log(&*self.store, self.session).await? {
+            self.mode = Mode::Ended;
+            return Ok(Some(self.note_of("log_damaged", self.cursor, &damage.told())));
         }
         self.mode = if self.watch.is_some() { Mode::Live } else { Mode::Ended };
-        Ok(())
+        Ok(None)
     }
 
     async fn read_spool(&mut self) -> Result<(), Error> {

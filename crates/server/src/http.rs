@@ -15,6 +15,7 @@ mod logins;
 mod messages;
 mod metrics;
 mod openapi;
+mod pace;
 pub(crate) mod problem;
 mod query;
 mod session;
@@ -202,6 +203,13 @@ fn let_in(app: &App, request: &mut Request, peer: IpAddr) -> Result<(), Rejectio
 fn forwarded_for(headers: &HeaderMap) -> Option<IpAddr> {
     let last = headers.get_all("x-forwarded-for").iter().next_back()?.to_str().ok()?;
     last.rsplit(',').next()?.trim().parse().ok()
+}
+
+/// Does work to its end, also where whoever asked for it goes away in the middle: half a session must not stay behind.
+async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, tenure_engine::Error>> + Send + 'static,
+) -> Result<T, Rejection> {
+    Ok(tokio::spawn(work).await.map_err(|error| problem::internal(&error.to_string()))??)
 }
 
 /// A JSON answer.

@@ -28,6 +28,8 @@ pub struct Limits {
     pub attachment_bytes_max: usize,
     /// What an imported session may unpack to, and the file itself.
     pub import_bytes_max: usize,
+    /// How slow an import may come once `body_read` is used up; over time, and never on the credit of a fast beginning.
+    pub import_bytes_per_second_min: usize,
     /// Imports at one time.
     pub imports_max: usize,
     /// How much of a body that is not wanted is read and dropped, so that its sender gets to see the answer.
@@ -82,6 +84,7 @@ impl Default for Limits {
             body_bytes_max: 1024 * 1024,
             attachment_bytes_max: 10 * 1024 * 1024,
             import_bytes_max: 1024 * 1024 * 1024,
+            import_bytes_per_second_min: 4096,
             imports_max: 2,
             drain_bytes_max: 8 * 1024 * 1024,
             header_bytes_max: 32 * 1024,

@@ -9,6 +9,8 @@ use std::{
     time::UNIX_EPOCH,
 };
 
+use rustix::fs::OFlags;
+
 /// How much is read and written at a time by `sync_again`.
 const AGAIN_BYTES: usize = 64 << 10;
 
@@ -139,6 +141,8 @@ impl Disk for OsDisk {
         let mut options = OpenOptions::new();
         // Conversations are nobody else's business.
         options.read(true).mode(0o600);
+        // Whatever somebody put in the place of a file: a link is not followed, a pipe is not waited for.
+        options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
         match how {
             Open::Read => &mut options,
             Open::Existing => options.write(true),

@@ -35,7 +35,7 @@ use crate::{
     SweepReport,
     disk::{Disk, OsDisk},
     inbox::Inbox,
-    seal::{Seal, Sealed},
+    seal::{self, Sealed},
     staged::Staged,
     tails::Tails,
 };
@@ -289,7 +289,7 @@ impl Store for FileStore {
                 false => failed(error),
             })?;
             let mut sealed = record.to_vec();
-            Seal::FULL.put(&mut sealed, 0);
+            seal::put(&mut sealed);
             folder.replace(&folder.layout.turn(session, turn), &[&sealed], Keep::Unsynced).map_err(failed)
         })
         .await
@@ -438,7 +438,7 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T>
 
 /// A record without its sum; one that is damaged is as good as missing.
 fn unsealed(record: Vec<u8>) -> Option<Bytes> {
-    match Seal::FULL.check(&record) {
+    match seal::check(&record) {
         Sealed::Good(body) => Some([body, b"}"].concat().into()),
         Sealed::Unsealed => Some(record.into()),
         Sealed::Bad => None,

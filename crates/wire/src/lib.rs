@@ -27,9 +27,9 @@ pub use request::{
 };
 pub use response::{
     Answer, Approval, ApprovalAnswered, ArtifactList, ArtifactView, AttachmentList, AttachmentView, Canceling, Created,
-    Ended, Forked, Health, Imported, Message, MessageAccepted, MessageList, MessageRef, OpenTurn, Origin, Ready,
-    SessionList, SessionRow, SessionView, Spent, ToolCall, ToolList, ToolView, TurnError, TurnStarted, TurnView, Usage,
-    UsageView,
+    Damage, Ended, Forked, Health, Imported, Message, MessageAccepted, MessageList, MessageRef, OpenTurn, Origin,
+    Ready, SessionList, SessionRow, SessionView, Spent, ToolCall, ToolList, ToolView, TurnError, TurnStarted, TurnView,
+    Usage, UsageView,
 };
 
 /// The media type of a request's and an ordinary response's body.
@@ -42,6 +42,10 @@ pub const EVENT_STREAM: &str = "text/event-stream";
 pub const NDJSON: &str = "application/x-ndjson";
 /// The media type of an exported session.
 pub const ARCHIVE: &str = "application/gzip";
+/// An event that has no number: a part of the stream is gone.
+pub const STREAM_RESET: &str = "stream_reset";
+/// An event that has no number: what comes behind it in the log cannot be read.
+pub const LOG_DAMAGED: &str = "log_damaged";
 /// The header that carries an idempotency key.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The header with which a client says where its stream was cut.

@@ -117,7 +117,7 @@ pub struct SessionFilter {
     pub role: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_path: Option<String>,
-    /// Words that the title or a message holds, whatever their case.
+    /// A text that the title or a message holds as it stands, whatever its case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }

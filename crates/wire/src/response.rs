@@ -78,6 +78,21 @@ responses! {
         messages: Vec<Message>,
         /// What to send as `?cursor=` for the next page.
         next: Option<String>,
+        /// What is missing between these messages, and behind the last of all.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] damage: Vec<Damage>,
+    }
+    /// Something of a session's log is not there.
+    Damage {
+        /// `unreadable`: from that event on nothing can be read until the log is repaired. `lost`: a repair put `event_lost`
+        /// in the place of what is gone.
+        kind: String,
+        /// The first event that is not there.
+        from_seq: u64,
+        /// How many are gone, where that is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")] events: Option<u64>,
+        reason: String,
+        /// What can be done about it.
+        hint: String,
     }
     /// One message of a conversation.
     Message {
@@ -164,6 +179,8 @@ responses! {
         /// `null` where a price is not known.
         #[serde(default)] cost_micro_usd: Option<u64>,
         #[serde(default)] forked_from: Option<Origin>,
+        /// What of its log is not there.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] damage: Vec<Damage>,
     }
     OpenTurn {
         id: String,

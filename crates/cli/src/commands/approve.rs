@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use tenure_client::print::{subject, tamed};
+use tenure_core::ids::CallId;
 use tenure_wire::{Approval, Approve, Scope, Verdict};
 
 use super::Context;
@@ -73,25 +74,30 @@ pub async fn run(context: &Context, arguments: &Arguments, verdict: Verdict) -> 
     Ok(Exit::Ok)
 }
 
-/// The call that is meant. One that no longer waits is passed on as it is: the daemon knows what became of it.
+/// The call that is meant. The whole id of one that does not wait is passed on: the daemon knows what became of it.
 fn choose(waiting: &[Approval], given: Option<&str>) -> Result<String, Problem> {
     match (given, waiting) {
         (Some(given), _) => {
             let ids: Vec<&str> = waiting.iter().map(|approval| approval.tool_call_id.as_str()).collect();
-            match ids.iter().any(|id| id.starts_with(given)) {
-                true => lookup::only(&ids, given, "waiting call", "").map(str::to_owned),
-                false => Ok(given.to_owned()),
+            match lookup::only(&ids, given, "waiting call")? {
+                Some(call) => Ok(call.to_owned()),
+                None if given.parse::<CallId>().is_ok() => Ok(given.to_owned()),
+                None => {
+                    let hint = "`tenure session show SESSION` lists what waits";
+                    Err(Problem::refused("unknown_call", format!("no waiting call begins with '{given}'"), hint))
+                }
             }
         }
         (None, [only]) => Ok(only.tool_call_id.clone()),
-        (None, []) => Err(Problem::usage(
+        (None, []) => Err(Problem::refused(
+            "not_waiting",
             "nothing waits for an answer in this session",
-            "`tenure session show` tells what it does",
+            "`tenure session show SESSION` tells what it does",
         )),
         (None, several) => {
             let lines: Vec<String> = several.iter().map(listed).collect();
             let message = format!("{} calls wait for an answer:\n  {}", several.len(), lines.join("\n  "));
-            Err(Problem::usage(message, "name the call after the session"))
+            Err(Problem::usage(message, "name one of them after the session: tenure approve SESSION CALL"))
         }
     }
 }
@@ -127,7 +133,9 @@ mod tests {
     fn the_only_call_need_not_be_named() {
         assert_eq!(chosen(&["call_a"], None), Ok("call_a".into()));
         assert_eq!(chosen(&["call_ab", "call_b"], Some("call_a")), Ok("call_ab".into()));
-        assert_eq!(chosen(&[], Some("call_old")), Ok("call_old".into()));
+        let old = "call_01ARZ3NDEKTSV4RRFFQ69G5FAV";
+        assert_eq!(chosen(&[], Some(old)), Ok(old.into()));
+        assert_eq!(chosen(&["call_a"], Some("call_b")), Err("no waiting call begins with 'call_b'".into()));
         assert_eq!(chosen(&[], None), Err("nothing waits for an answer in this session".into()));
         let several = "2 calls wait for an answer:\n  call_a  shell  make\n  call_b  shell  make";
         assert_eq!(chosen(&["call_a", "call_b"], None), Err(several.into()));

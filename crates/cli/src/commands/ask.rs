@@ -9,7 +9,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
 use crate::{
-    daemon,
+    count::within,
+    daemon::{self, Way},
     exit::{Exit, Problem},
     follow::{Answers, Follow, Followed, Frame, Seat},
     lookup,
@@ -26,8 +27,9 @@ Examples:
     tenure ask --session sess_01K9 \"and now the docs\"
     tenure ask --json \"hello\" | tail -1 | jq -r .text
 
-The answer goes to stdout, all else to stderr. With --json every event of the turn is one line on
-stdout, and the last line is {\"type\":\"result\",\"session_id\",\"turn_id\",\"status\",\"text\",…}.
+The answer goes to stdout, all else to stderr. With --json every event of the
+turn is one line on stdout, and the last line is
+{\"type\":\"result\",\"session_id\",\"turn_id\",\"status\",\"text\",…}.
 Ctrl-C cancels the turn; a second one leaves it as it is.";
 
 /// Send a message to an agent and follow its turn to the end
@@ -49,7 +51,7 @@ pub struct Arguments {
     #[arg(long, value_enum)]
     approve: Option<Permit>,
     /// Cancel the turn after this many seconds
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", value_parser = within(1..=u64::MAX))]
     timeout: Option<u64>,
 }
 
@@ -58,22 +60,22 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
     let person = context.output == Output::Text && arguments.approve.is_none() && terminal::is_interactive();
     let answers = if person { Answers::Person } else { Answers::Rule(arguments.approve.unwrap_or_default()) };
     let client = daemon::connect(context).await?;
-    let find = daemon::finder(context);
+    let way = Way::waiting(daemon::finder(context));
     let (session, seq) = match &arguments.session {
         Some(given) => known_session(&client, given).await?,
         None => {
             let new = NewTalk { workspace: &arguments.workspace, model: arguments.model.clone(), answers };
-            (talk::begin(&client, &find, &new, &text).await?, 0)
+            (talk::begin(&client, &way, &new, &text).await?, 0)
         }
     };
-    let mut stream = client.events(&session, Until::Forever).after(seq.to_string()).finding(find.clone());
+    let mut stream = client.events(&session, Until::Forever).after(seq.to_string()).finding(way.find.clone());
     let mut interrupts = signal(SignalKind::interrupt())?;
-    let sent = talk::send(&client, &find, &session, text, &mut interrupts).await?;
+    let sent = talk::send(&client, &way, &session, text, &mut interrupts).await?;
     let Sent::Taken { turn, interrupted } = sent else { return Ok(Exit::Interrupted) };
     let deadline = arguments.timeout.map(Duration::from_secs);
     let mut lines = if person { Some(Lines::of_terminal()?) } else { None };
-    let (output, frame) = (context.output, Frame::Once);
-    let seat = Seat { output, client, find, session, answers, frame, lines: lines.as_mut() };
+    let (output, files, frame) = (context.output, context.files(), Frame::Once);
+    let seat = Seat { output, client, way, files, session, answers, frame, lines: lines.as_mut() };
     Ok(match Follow::new(seat, turn).until_rest(&mut stream, deadline, &mut interrupts, interrupted).await? {
         Followed::Rested(exit) => exit,
         Followed::Left => Exit::Interrupted,

@@ -2,13 +2,12 @@
 //! nothing is open.
 
 mod prompt;
-pub mod slash;
 
 use std::{io, path::PathBuf};
 
 use clap::Args;
 use tenure_client::{
-    Client, EventStream, Find, Until,
+    Client, EventStream, Until,
     print::{Detail, Printer, Tone, tamed},
 };
 use tenure_wire::{Approve, Cancel, Event, Fork, Patch, SessionFilter, SessionView, Verdict};
@@ -19,17 +18,18 @@ use tokio::{
 
 use super::{Context, session, sessions};
 use crate::{
-    daemon,
+    daemon::{self, Way},
     exit::Exit,
-    follow::{Answers, Follow, Followed, Frame, Seat},
+    follow::{self, Answers, Follow, Followed, Frame, Seat},
     lookup,
     permit::Permit,
+    slash::{self, Slash},
     talk::{self, NewTalk, Sent},
     terminal::{self, Lines, Output},
 };
 use prompt::{Prompt, Typed};
-use slash::Slash;
 
+const PROMPT: &str = "> ";
 /// In the data folder: what was typed.
 const HISTORY_FILE: &str = "chat-history";
 /// How far back a conversation is shown when it is taken up again, in events.
@@ -43,13 +43,14 @@ const EXAMPLES: &str = "\
 Examples:
     tenure chat                           in the present folder
     tenure chat \"what is in here?\"        with a first message
-    tenure chat --continue                go on with the newest session of this folder
+    tenure chat --continue                go on with its newest session
     tenure chat --session sess_01K9       go on with this one
     printf 'hi\\nbye\\n' | tenure chat      each line is a message
 
-At the prompt /help lists the commands. While the agent works, what you type is passed on
-to it; Ctrl-C cancels its turn, and a second one leaves it to itself. The session stays
-when you leave: come back with --continue, from any terminal.";
+At the prompt /help lists the commands. While the agent works, what you type
+is passed on to it; Ctrl-C cancels its turn, and a second one leaves it to
+itself. The session stays when you leave: come back with --continue, from any
+terminal.";
 
 /// Talk with an agent, line by line
 #[derive(Debug, Args)]
@@ -83,7 +84,7 @@ struct Open {
 struct Chat<'a> {
     context: &'a Context,
     client: Client,
-    find: Find,
+    way: Way,
     open: Option<Open>,
     workspace: PathBuf,
     /// For the next new session.
@@ -109,7 +110,7 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
     };
     let client = daemon::connect(context).await?;
     let mut chat = Chat {
-        find: daemon::finder(context),
+        way: Way::restarting(context),
         context,
         client,
         open: None,
@@ -159,7 +160,7 @@ impl Chat<'_> {
     }
 
     fn opened(&self, session: String, seq: u64) -> Open {
-        let stream = self.client.events(&session, Until::Forever).after(seq.to_string()).finding(self.find.clone());
+        let stream = self.client.events(&session, Until::Forever).after(seq.to_string()).finding(self.way.find.clone());
         Open { session, stream }
     }
 
@@ -197,7 +198,8 @@ impl Chat<'_> {
             if let Followed::Left = self.follow_open().await? {
                 break Exit::Interrupted;
             }
-            match self.typed(&mut prompt).await {
+            match self.next_typed(&mut prompt).await {
+                Typed::Line(line) if self.lines.as_mut().is_some_and(|lines| follow::is_late(lines, &line)) => {}
                 Typed::Line(line) => said = Some(line),
                 Typed::Interrupt => terminal::note("Ctrl-D or /exit leaves.\n"),
                 Typed::End => break Exit::Ok,
@@ -232,9 +234,23 @@ impl Chat<'_> {
         }
     }
 
-    /// Waits for the next line, and shows above it what others do meanwhile.
-    async fn typed(&mut self, prompt: &mut Prompt) -> Typed {
-        prompt.show("> ");
+    /// The next line: one that was typed while the turn ran and has not become a message, or one that is typed now.
+    async fn next_typed(&mut self, prompt: &mut Prompt) -> Typed {
+        let Some(lines) = &mut self.lines else { return Typed::End };
+        if let Some(line) = lines.next_kept() {
+            terminal::note(&format!("{PROMPT}{}\n", tamed(&line)));
+            return Typed::Line(line);
+        }
+        prompt.show(PROMPT, lines.take_begun());
+        let typed = self.typed_at(prompt).await;
+        if let Some(lines) = &mut self.lines {
+            lines.after_prompt();
+        }
+        typed
+    }
+
+    /// Waits for the line at the prompt, and shows above it what others do meanwhile.
+    async fn typed_at(&mut self, prompt: &mut Prompt) -> Typed {
         let look = terminal::stdout_look();
         let mut printer = Printer::new(look, Detail::Story);
         loop {
@@ -301,14 +317,14 @@ impl Chat<'_> {
         let text = talk::checked(text)?;
         if self.open.is_none() {
             let new = NewTalk { workspace: &self.workspace, model: self.model.clone(), answers: self.answers };
-            let session = talk::begin(&self.client, &self.find, &new, &text).await?;
+            let session = talk::begin(&self.client, &self.way, &new, &text).await?;
             self.open = Some(self.opened(session, 0));
         }
         let Some(open) = &mut self.open else { return Ok(None) };
-        let sent = talk::send(&self.client, &self.find, &open.session, text, &mut self.interrupts).await?;
+        let sent = talk::send(&self.client, &self.way, &open.session, text, &mut self.interrupts).await?;
         let Sent::Taken { turn, interrupted } = sent else { return Ok(Some(Exit::Interrupted)) };
         let follow =
-            Follow::new(seat(self.context, &self.client, &self.find, self.answers, open, &mut self.lines), turn);
+            Follow::new(seat(self.context, &self.client, &self.way, self.answers, open, &mut self.lines), turn);
         let followed = follow.until_rest(&mut open.stream, None, &mut self.interrupts, interrupted).await?;
         Ok(self.took(followed))
     }
@@ -328,7 +344,7 @@ impl Chat<'_> {
         loop {
             let Some(open) = &mut self.open else { return Ok(Followed::Rested(self.last)) };
             let look = || self.client.session(&open.session);
-            let view = daemon::insist(&self.client, &self.find, look).await?;
+            let view = daemon::insist(&self.client, &self.way, look).await?;
             let Some(turn) = view.turn else { return Ok(Followed::Rested(self.last)) };
             match turn.status.as_str() {
                 "interrupted" => {
@@ -341,7 +357,7 @@ impl Chat<'_> {
                 }
                 _ => {}
             }
-            let seat = seat(self.context, &self.client, &self.find, self.answers, open, &mut self.lines);
+            let seat = seat(self.context, &self.client, &self.way, self.answers, open, &mut self.lines);
             let mut follow = Follow::new(seat, turn.id);
             follow.waited(&view.approvals).await?;
             let followed = follow.until_rest(&mut open.stream, None, &mut self.interrupts, None).await?;
@@ -359,6 +375,7 @@ impl Chat<'_> {
                 terminal::note("A new session begins with your next message.\n");
             }
             Slash::Sessions => {
+                self.reach().await?;
                 let rows = lookup::sessions(&self.client, SESSIONS_SHOWN, &SessionFilter::default()).await?;
                 let lines = sessions::listed(&rows, terminal::stderr_look());
                 lines.iter().for_each(|line| terminal::note(&format!("{line}\n")));
@@ -379,7 +396,13 @@ impl Chat<'_> {
         Ok(())
     }
 
+    /// Makes sure that the daemon is there, for calls that are made once.
+    async fn reach(&self) -> anyhow::Result<()> {
+        Ok(daemon::insist(&self.client, &self.way, || self.client.health()).await.map(drop)?)
+    }
+
     async fn obey_in(&mut self, session: String, slash: Slash) -> anyhow::Result<()> {
+        self.reach().await?;
         let client = &self.client;
         match slash {
             Slash::Show => {
@@ -428,7 +451,7 @@ impl Chat<'_> {
 fn seat<'l>(
     context: &Context,
     client: &Client,
-    find: &Find,
+    way: &Way,
     answers: Answers,
     open: &Open,
     lines: &'l mut Option<Lines>,
@@ -436,7 +459,8 @@ fn seat<'l>(
     Seat {
         output: context.output,
         client: client.clone(),
-        find: find.clone(),
+        way: way.clone(),
+        files: context.files(),
         session: open.session.clone(),
         answers,
         frame: Frame::Chat,
@@ -446,10 +470,13 @@ fn seat<'l>(
 
 /// The next event of others; waits for ever where there is none to be had.
 async fn next_of(open: &mut Option<Open>) -> String {
-    if let Some(open) = open
-        && let Some(Ok(item)) = open.stream.next().await
-    {
-        return item.json;
+    let Some(open) = open else { return std::future::pending().await };
+    loop {
+        match open.stream.next().await {
+            Some(Ok(item)) => return item.json,
+            // A daemon that was gone for long may come back all the same.
+            Some(Err(error)) if error.may_pass() => {}
+            _ => return std::future::pending().await,
+        }
     }
-    std::future::pending().await
 }

@@ -16,7 +16,7 @@ use crate::{
 /// Show the daemon's settings with their origins, or check the file
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n    tenure config show\n    tenure config check --data ./data\n    \
-                        tenure config show --json | jq '.settings[] | select(.origin != \"default\")'")]
+                        tenure config show --json | jq '.settings[] | select(.origin==\"file\")'")]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -24,10 +24,11 @@ use story::Story;
 const DEMO_MAX: Duration = Duration::from_secs(60);
 
 const ABOUT: &str = "\
-It makes a small git repository and a data folder in a temporary folder, starts a daemon on it, and
-asks a scripted agent for a release and a change. While the release runs it kills the daemon with
-SIGKILL, starts it again and lets the turn go on. At the end it checks that no event was lost or
-repeated and that the release ran once. No key and no network are needed.";
+It makes a small git repository and a data folder in a temporary folder,
+starts a daemon on it, and asks a scripted agent for a release and a change.
+While the release runs it kills the daemon with SIGKILL, starts it again and
+lets the turn go on. At the end it checks that no event was lost or repeated
+and that the release ran once. No key and no network are needed.";
 
 /// See it work: an agent, a crash, and nothing lost
 #[derive(Debug, Args)]

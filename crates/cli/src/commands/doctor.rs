@@ -20,7 +20,7 @@ use tenure_client::{
 use tenure_wire::SessionFilter;
 
 use super::Context;
-use crate::{config, data, exit::Exit, terminal};
+use crate::{config, data, exit::Exit, hint, terminal};
 
 /// Check the data folder, the disk, the daemon and what tools need
 #[derive(Debug, Args)]
@@ -65,9 +65,11 @@ pub async fn run(context: &Context, _: &Arguments) -> anyhow::Result<Exit> {
         checks.push(sync_time(&context.data));
         checks.push(token(&context.data));
     }
-    let (configuration, durability) = configuration(&context.data);
-    checks.push(configuration);
-    checks.extend(daemon(&context.data, durability).await);
+    if data::obstacle(&context.data).is_none() {
+        let (configuration, durability) = configuration(&context.data);
+        checks.push(configuration);
+        checks.extend(daemon(&context.data, durability).await);
+    }
     checks.push(files());
     checks.push(namespaces());
     checks.push(program("bash", "commands run in `sh`, which knows less", &["--version"]));
@@ -113,7 +115,12 @@ fn folder(path: &Path) -> Check {
     }
     match fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            ok(NAME, format!("{shown} is not there yet; the first command makes it"))
+            match path.ancestors().find(|above| above.is_dir()).map(tempfile::tempfile_in) {
+                Some(Err(error)) => {
+                    wrong(NAME, format!("{shown} cannot be made: {}", error.kind()), "choose another with --data")
+                }
+                _ => ok(NAME, format!("{shown} is not there yet; the first command makes it")),
+            }
         }
         Err(error) => wrong(NAME, format!("{shown}: {error}"), "choose another folder with --data"),
         Ok(_) if tempfile::tempfile_in(path).is_err() => {
@@ -215,7 +222,7 @@ async fn daemon(path: &Path, durability: &'static str) -> Vec<Check> {
             ];
         }
         Err(other) => {
-            return vec![wrong("daemon", other.to_string(), "look at daemon.log in the data folder, or `tenure stop`")];
+            return vec![wrong("daemon", other.to_string(), hint::of_absence(&other))];
         }
     };
     let found = format!("process {} at {}, version {}", note.pid, note.address, note.version);
@@ -225,6 +232,7 @@ async fn daemon(path: &Path, durability: &'static str) -> Vec<Check> {
             warning("daemon", found, "it is of another version: `tenure stop`, then any command starts the new one")
         }
     }];
+    checks.extend(note.fingerprint.map(|fingerprint| ok("certificate", format!("SHA-256 {fingerprint}"))));
     if let Err(error) = client.list(1, None, &SessionFilter::default()).await {
         let hint = "if the token file was changed: `tenure stop`, then any command starts a daemon that takes it";
         checks.push(wrong("access", error.to_string(), hint));

@@ -1,6 +1,9 @@
 //! `tenure man`: the manual, made from the command line itself.
 
-use std::path::PathBuf;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, CommandFactory as _};
 use serde_json::json;
@@ -8,6 +11,7 @@ use serde_json::json;
 use super::Context;
 use crate::{
     args::Cli,
+    count::counted,
     exit::{Exit, Problem},
     terminal,
 };
@@ -30,20 +34,62 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
     let mut command = without_help(Cli::command());
     command.build();
     let Some(folder) = &arguments.output else {
-        let mut page = vec![];
-        clap_mangen::Man::new(command).render(&mut page)?;
-        terminal::print_line(String::from_utf8_lossy(&page).trim_end())?;
+        terminal::print_line(page(command)?.1.trim_end())?;
         return Ok(Exit::Ok);
     };
     let failed = |error: std::io::Error| {
         Problem::usage(format!("{}: {error}", folder.display()), "name a folder that can be written")
     };
     std::fs::create_dir_all(folder).map_err(failed)?;
-    clap_mangen::generate_to(command, folder).map_err(failed)?;
-    let pages = std::fs::read_dir(folder).map_err(failed)?.flatten().count();
+    let pages = write_all(command, folder).map_err(failed)?;
     match context.output {
         terminal::Output::Json => terminal::print_json(&json!({ "folder": folder, "pages": pages }))?,
-        terminal::Output::Text => terminal::print_line(&format!("{pages} pages are in {}.", folder.display()))?,
+        terminal::Output::Text => {
+            terminal::print_line(&format!("{} written to {}.", counted(pages, "page"), folder.display()))?;
+        }
     }
     Ok(Exit::Ok)
+}
+
+/// The name of a command's page and its text.
+fn page(command: clap::Command) -> io::Result<(String, String)> {
+    let man = clap_mangen::Man::new(command);
+    let mut text = vec![];
+    man.render(&mut text)?;
+    Ok((man.get_filename(), as_typed(&String::from_utf8_lossy(&text))))
+}
+
+/// Examples and samples keep their lines; a page would fill and justify them.
+fn as_typed(page: &str) -> String {
+    let Some((before, rest)) = page.split_once("\n.SH EXTRA\n") else { return page.to_owned() };
+    let (typed, after) = rest.split_at(rest.find("\n.SH ").map_or(rest.len(), |at| at + 1));
+    format!("{before}\n.SH NOTES\n.in 1\n.nf\n{}\n.fi\n{after}", typed.trim_end())
+}
+
+fn write_all(command: clap::Command, folder: &Path) -> io::Result<u64> {
+    let mut pages = 1;
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        pages += write_all(below.clone(), folder)?;
+    }
+    let (name, text) = page(command)?;
+    std::fs::write(folder.join(name), text)?;
+    Ok(pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_keep_their_lines() {
+        let mut command = without_help(Cli::command());
+        command.build();
+        let serve = command.find_subcommand("serve").unwrap().clone();
+        let (name, text) = page(serve).unwrap();
+        assert_eq!(name, "tenure-serve.1");
+        let (_, notes) = text.split_once(".SH NOTES\n.in 1\n.nf\n").unwrap();
+        let (typed, _) = notes.split_once("\n.fi\n").unwrap();
+        assert!(typed.lines().any(|line| line.trim_start().starts_with("listen = ")), "{typed}");
+        assert!(typed.contains("stop_grace_ms"), "{typed}");
+    }
 }

@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Context, stop};
 use crate::{
+    address,
     config::{self, Config, Durability, Hidden, Positive},
     data,
     exit::{Exit, Problem},
@@ -61,7 +62,7 @@ const EXAMPLES: &str = "\
 Examples:
     tenure serve
     tenure serve --listen 127.0.0.1:0 --data ./data
-    tenure serve --take-over                 after an upgrade: the new one goes on where the old one was
+    tenure serve --take-over      after an upgrade, in place of the old one
     tenure serve --listen 0.0.0.0:8787 --allow-remote --tls --name box.example
     TENURE_LOG=debug tenure serve";
 
@@ -70,7 +71,7 @@ Examples:
 #[command(after_help = format!("{EXAMPLES}\n\n{}", config::HELP))]
 pub struct Arguments {
     /// Where to listen; port 0 takes any free one [default: 127.0.0.1:8787]
-    #[arg(long, env = "TENURE_LISTEN", hide_env_values = true, value_name = "ADDRESS")]
+    #[arg(long, env = "TENURE_LISTEN", hide_env_values = true, value_name = "ADDRESS", value_parser = address::parse)]
     listen: Option<SocketAddr>,
     /// The model of sessions that name none [default: scripted]
     #[arg(long, env = "TENURE_DEFAULT_MODEL", hide_env_values = true, value_name = "MODEL")]
@@ -129,9 +130,6 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
         // Away from the terminal of the command that started us, whose Ctrl-C is not for us.
         let _ = rustix::process::setsid();
     }
-    if let Some(obstacle) = data::obstacle(&context.data) {
-        return Err(Problem::usage(obstacle, "choose another folder with --data").into());
-    }
     let settings = settle(arguments, config::read(&context.data)?)?;
     let log_file = settings.log.as_deref().map(|path| open_log(path, &settings)).transpose()?;
     log::start(log_file.as_ref());
@@ -146,7 +144,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 fn open_log(path: &Path, settings: &Settings) -> anyhow::Result<LogFile> {
-    let failed = |error| Problem::usage(format!("the log {}: {error}", path.display()), "name another --log-file");
+    let hint = "name another file with --log-file (or log.file in config.toml)";
+    let failed = |error| Problem::usage(format!("cannot write the log {}: {error}", path.display()), hint);
     let file = LogFile::open(path, settings.log_bytes_max, settings.log_keep).map_err(failed)?;
     if settings.end_when_idle.is_some() {
         // Nobody looks at the streams of a daemon that a command started.
@@ -335,7 +334,7 @@ fn not_opened(data: &Path, error: tenure_store::Error) -> Problem {
         }
         other => {
             let message = format!("the data folder {}: {other}", data.display());
-            Problem::failed("store", message, "mend it, or choose another folder with --data")
+            Problem::failed("store", message, data::REFUSED)
         }
     }
 }
@@ -351,13 +350,27 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
         }
         return Ok(TcpListener::from_std(given.0)?);
     }
-    TcpListener::bind(address).await.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            let message = format!("{address} is in use by another program");
-            Problem::failed("address_in_use", message, "choose another port: tenure serve --listen 127.0.0.1:0").into()
+    TcpListener::bind(address).await.map_err(|error| no_listener(address, &error).into())
+}
+
+fn no_listener(address: SocketAddr, error: &std::io::Error) -> Problem {
+    use std::io::ErrorKind;
+    let message = format!("cannot listen on {address}: {error}");
+    match error.kind() {
+        ErrorKind::AddrInUse => {
+            let hint = "end that program, or choose another port: `tenure serve --listen 127.0.0.1:0` takes a free one";
+            Problem::failed("address_in_use", format!("{address} is in use by another program"), hint)
         }
-        _ => Problem::failed("listen", format!("cannot listen on {address}: {error}"), "").into(),
-    })
+        ErrorKind::AddrNotAvailable => {
+            let hint = "use one of this machine's addresses (`ip address` lists them), such as 127.0.0.1:8787";
+            Problem::failed("listen", message, hint)
+        }
+        ErrorKind::PermissionDenied => {
+            let hint = "ports below 1024 are for root: choose a higher one, such as 127.0.0.1:8787";
+            Problem::failed("listen", message, hint)
+        }
+        _ => Problem::failed("listen", message, "choose another address with --listen, such as 127.0.0.1:8787"),
+    }
 }
 
 /// Ends what an earlier life left behind, before anything can start anew.

@@ -14,6 +14,7 @@ use tenure_client::discover;
 
 use super::{Context, stop};
 use crate::{
+    address,
     exit::{Exit, Problem},
     terminal::{self, Output},
 };
@@ -28,10 +29,10 @@ const STOP_MAX: Duration = Duration::from_secs(30);
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n    tenure service install\n    tenure service install --print\n    \
                         tenure service status --json\n    tenure service uninstall\n\n\
-                        It starts when you log in; `loginctl enable-linger` lets it run without that. systemd keeps\n\
-                        the address open while the daemon restarts, so that requests wait instead of failing. Its\n\
-                        log: journalctl --user -u tenure. Keys of models may stand in ~/.config/tenure/environment,\n\
-                        one NAME=value a line.")]
+                        It starts when you log in; `loginctl enable-linger` lets it run without that.\n\
+                        systemd keeps the address open while the daemon restarts, so that requests\n\
+                        wait instead of failing. Its log: journalctl --user -u tenure. Keys of models\n\
+                        may stand in ~/.config/tenure/environment, one NAME=value a line.")]
 pub struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -42,7 +43,7 @@ enum Command {
     /// Write the unit files and start it, now and at every login
     Install {
         /// Where it listens: a loopback address
-        #[arg(long, default_value = LISTEN_DEFAULT, value_name = "ADDRESS")]
+        #[arg(long, default_value = LISTEN_DEFAULT, value_name = "ADDRESS", value_parser = address::parse)]
         listen: SocketAddr,
         /// Only show the unit files
         #[arg(long)]
@@ -68,7 +69,8 @@ type Unit = (&'static str, String);
 fn units(program: &Path, data: &Path, listen: SocketAddr) -> anyhow::Result<[Unit; 2]> {
     if !listen.ip().is_loopback() {
         let message = format!("{listen} is not a loopback address");
-        return Err(Problem::usage(message, "a service for other machines needs a unit of your own").into());
+        let hint = "use one such as 127.0.0.1:8787; a service for other machines needs a unit of your own";
+        return Err(Problem::usage(message, hint).into());
     }
     let (program, data) = (quoted(program)?, quoted(data)?);
     let service = format!(
@@ -122,7 +124,7 @@ fn quoted(path: &Path) -> Result<String, Problem> {
 }
 
 fn folder() -> anyhow::Result<PathBuf> {
-    let none = || Problem::usage("there is no home folder to install it in", "set HOME");
+    let none = || Problem::usage("there is no home folder to install it in", "set HOME to your home folder");
     let base = directories::BaseDirs::new().ok_or_else(none)?;
     Ok(base.config_dir().join("systemd/user"))
 }
@@ -132,12 +134,15 @@ async fn install(context: &Context, listen: SocketAddr, print: bool) -> anyhow::
     let units = units(&std::env::current_exe()?, &data, listen)?;
     let folder = folder()?;
     if print {
-        for (name, text) in &units {
-            terminal::print_line(&format!("# {}\n{text}", folder.join(name).display()))?;
-        }
-        return Ok(Exit::Ok);
+        return show(context.output, &folder, &units);
     }
-    let failed = |error| Problem::failed("not_installed", format!("{}: {error}", folder.display()), "mend that folder");
+    let failed = |error| {
+        Problem::failed(
+            "not_installed",
+            format!("{}: {error}", folder.display()),
+            "make that folder writable; `tenure service install --print` shows the unit files",
+        )
+    };
     std::fs::create_dir_all(&folder).map_err(failed)?;
     for (name, text) in &units {
         std::fs::write(folder.join(name), text).map_err(failed)?;
@@ -157,6 +162,21 @@ async fn install(context: &Context, listen: SocketAddr, print: bool) -> anyhow::
              It starts when you log in; `loginctl enable-linger` lets it run without that.",
             folder.display()
         ))?,
+    }
+    Ok(Exit::Ok)
+}
+
+fn show(output: Output, folder: &Path, units: &[Unit]) -> anyhow::Result<Exit> {
+    match output {
+        Output::Json => {
+            let told = |(name, text): &Unit| json!({ "file": folder.join(name), "text": text });
+            terminal::print_json(&json!({ "installed": false, "units": units.iter().map(told).collect::<Vec<_>>() }))?;
+        }
+        Output::Text => {
+            for (name, text) in units {
+                terminal::print_line(&format!("# {}\n{text}", folder.join(name).display()))?;
+            }
+        }
     }
     Ok(Exit::Ok)
 }

@@ -8,14 +8,17 @@ use tenure_client::{
     Client, Until,
     print::{Detail, Look, Printer, Tone, money, span, subject, tamed},
 };
-use tenure_wire::{End, Event, Message, Part, Patch, Role, SessionView};
+use tenure_wire::{End, Event, LOG_DAMAGED, Message, Part, Patch, Role, SessionView};
 use tokio::signal::unix::{SignalKind, signal};
 
 mod copies;
+mod gaps;
 
+use self::gaps::Gaps;
 use super::Context;
 use crate::{
-    daemon,
+    count::{counted, within},
+    daemon::{self, Way},
     exit::{Exit, Problem},
     lookup, terminal,
 };
@@ -56,6 +59,7 @@ enum Command {
     Rename {
         /// The session, by its id, the beginning of it, a label or a role
         session: String,
+        /// What it is called from now on, on one line
         title: String,
     },
     /// Give it another folder, model or other labels; not while a turn is open, but for the labels
@@ -83,15 +87,16 @@ enum Command {
         session: String,
     },
     /// Make a session of its own that begins where this one stood
-    #[command(after_help = "An open turn of it waits in the fork until you resume it or send something else;\n\
-                            nothing that ran runs again.\n\nExamples:\n    tenure session fork sess_01K9\n    \
+    #[command(after_help = "An open turn of it waits in the fork until you resume it or send something\n\
+                            else; nothing that ran runs again.\n\nExamples:\n    tenure session fork sess_01K9\n    \
                             tenure session fork sess_01K9 --at 42 --workspace ../other")]
     Fork {
         /// The session, by its id, the beginning of it, a label or a role
         session: String,
         /// The last event to share [default: the present one]
-        #[arg(long, value_name = "SEQ")]
+        #[arg(long, value_name = "SEQ", value_parser = within(1..=u64::MAX))]
         at: Option<u64>,
+        /// What it is called [default: as the session]
         #[arg(long)]
         title: Option<String>,
         /// The folder it works in [default: the same]
@@ -106,7 +111,7 @@ enum Command {
     },
     /// Write all of it to one file: events, attachments, artifacts, settings
     #[command(after_help = "Examples:\n    tenure session export sess_01K9\n    \
-                            tenure session export sess_01K9 --output - | ssh other tenure session import -")]
+                            tenure session export sess_01K9 -o - | ssh other tenure session import -")]
     Export {
         /// The session, by its id, the beginning of it, a label or a role
         session: String,
@@ -225,6 +230,10 @@ pub(super) fn described(view: &SessionView) -> Vec<String> {
     for queued in &view.queue {
         row("queued", queued);
     }
+    for damage in &view.damage {
+        row("damage", &gaps::sentence(damage));
+        row("", &damage.hint);
+    }
     for approval in &view.approvals {
         let about = subject(&json!({"input": approval.input, "subject": approval.subject}));
         row("waits", &format!("{}  {}: {about}", approval.tool_call_id, approval.name));
@@ -234,7 +243,7 @@ pub(super) fn described(view: &SessionView) -> Vec<String> {
 
 async fn messages(context: &Context, client: &Client, given: &str) -> anyhow::Result<Exit> {
     let session = lookup::session(client, given).await?;
-    let (mut all, mut cursor) = (vec![], None);
+    let (mut all, mut gaps, mut cursor) = (vec![], Gaps::default(), None);
     loop {
         let page = client.messages(&session, cursor.as_deref()).await?;
         match context.output {
@@ -245,15 +254,16 @@ async fn messages(context: &Context, client: &Client, given: &str) -> anyhow::Re
                 }
             }
         }
+        page.damage.into_iter().for_each(|damage| gaps.add(damage));
         match page.next {
             Some(next) => cursor = Some(next),
             None => break,
         }
     }
     if context.output == terminal::Output::Json {
-        terminal::print_json(&json!({ "messages": all }))?;
+        terminal::print_json(&gaps.beside(json!({ "messages": all }))?)?;
     }
-    Ok(Exit::Ok)
+    gaps.told()
 }
 
 /// How much of what a tool printed is shown.
@@ -277,7 +287,7 @@ pub(super) fn spoken(message: &Message, look: Look) -> Vec<String> {
         lines.extend(text.lines().take(most).map(|line| format!("  {line}")));
         let left = text.lines().count().saturating_sub(most);
         if left > 0 {
-            lines.push(look.paint(Tone::Faint, &format!("  … {left} more lines")));
+            lines.push(look.paint(Tone::Faint, &format!("  … {}", counted(left as u64, "more line"))));
         }
     }
     for call in &message.tool_calls {
@@ -296,7 +306,7 @@ async fn rename(context: &Context, client: &Client, given: &str, title: &str) ->
         terminal::Output::Json => terminal::print_json(&view)?,
         terminal::Output::Text => {
             let title = view.title.unwrap_or_default();
-            terminal::print_line(&format!("{session} is now called {:?}.", tamed(&title)))?;
+            terminal::print_line(&format!("{session} is now called: {}", tamed(&title)))?;
         }
     }
     Ok(Exit::Ok)
@@ -325,40 +335,48 @@ async fn events(
     after: Option<&str>,
 ) -> anyhow::Result<Exit> {
     let session = lookup::session(client, given).await?;
-    let mut stream = client.events(&session, until).finding(daemon::finder(context));
+    let way = Way::waiting(daemon::finder(context));
+    let mut stream = client.events(&session, until).finding(way.find.clone());
     if let Some(cursor) = after {
         stream = stream.after(cursor);
     }
     let mut printer = Printer::new(terminal::stdout_look(), Detail::Log);
+    let mut gaps = Gaps::default();
     let (mut missed, mut interrupts) = (stream.missed(), signal(SignalKind::interrupt())?);
     loop {
         let item = tokio::select! {
             item = stream.next() => item,
-            _ = daemon::tell_missed(&mut missed) => continue,
+            _ = daemon::tell_missed(&mut missed, &way) => continue,
             _ = interrupts.recv() => return Ok(Exit::Interrupted),
         };
         let Some(item) = item else { break };
         let item = item?;
+        let event: Event = serde_json::from_str(&item.json)?;
+        gaps.note(&event)?;
         match context.output {
             terminal::Output::Json => terminal::print_line(&item.json)?,
-            terminal::Output::Text => terminal::write_all(&printer.event(&serde_json::from_str::<Event>(&item.json)?))?,
+            terminal::Output::Text => terminal::write_all(&printer.event(&event))?,
         }
         if is_last(&item.kind) {
             break;
         }
     }
     terminal::write_all(&printer.finish())?;
-    Ok(Exit::Ok)
+    gaps.told()
 }
 
 /// After these a session has no more events.
 fn is_last(kind: &str) -> bool {
-    matches!(kind, "session_completed" | "session_canceled" | "session_failed" | "session_expired")
+    kind == LOG_DAMAGED
+        || matches!(kind, "session_completed" | "session_canceled" | "session_failed" | "session_expired")
 }
 
 async fn resume(context: &Context, client: &Client, given: &str) -> anyhow::Result<Exit> {
     let session = lookup::session(client, given).await?;
-    let nothing = || Problem::usage("this session has no open turn", "only an interrupted turn can be resumed");
+    let nothing = || {
+        let hint = "only an interrupted turn can be resumed; `tenure ask --session SESSION` starts another";
+        Problem::refused("no_open_turn", "this session has no open turn", hint)
+    };
     let turn = client.session(&session).await?.turn.ok_or_else(nothing)?;
     let resumed = client.resume(&session, &turn.id).await?;
     match context.output {

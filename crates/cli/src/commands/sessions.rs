@@ -1,5 +1,7 @@
 //! `tenure sessions`: what there is, newest first.
 
+mod table;
+
 use std::{
     path::PathBuf,
     time::{SystemTime, UNIX_EPOCH},
@@ -7,7 +9,7 @@ use std::{
 
 use clap::Args;
 use serde_json::json;
-use tenure_client::print::{Look, Tone, span};
+use tenure_client::print::{Look, span};
 use tenure_core::time::Timestamp;
 use tenure_wire::{SessionFilter, SessionRow};
 
@@ -39,8 +41,8 @@ pub struct Arguments {
     /// Only those of this role
     #[arg(long)]
     role: Option<String>,
-    /// Only those whose title or conversation holds these words
-    #[arg(long, value_name = "WORDS")]
+    /// Only those whose title or conversation holds this text, whatever its case
+    #[arg(long, value_name = "TEXT")]
     text: Option<String>,
     /// Only those that work in this folder
     #[arg(long, value_name = "DIR")]
@@ -97,19 +99,8 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
 /// The rows as lines, for now.
 pub(super) fn listed(rows: &[SessionRow], look: Look) -> Vec<String> {
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64);
-    table(rows, now_ms, look)
-}
-
-fn table(rows: &[SessionRow], now_ms: u64, look: Look) -> Vec<String> {
-    let head = format!("{:<31}  {:<16}  {:>8}  {:<24}  {}", "ID", "STATUS", "AGE", "TITLE", "WORKSPACE");
-    let line = |row: &SessionRow| {
-        let title: String = row.title.as_deref().unwrap_or("-").chars().take(24).collect();
-        let age = age(&row.created_at, now_ms);
-        let cells = format!("{:<31}  {:<16}  {age:>8}  {title:<24}  {}", row.id, row.status, row.workspace_path);
-        look.line(&cells, 0)
-    };
-    let head = look.paint(Tone::Faint, &look.line(&head, 0));
-    std::iter::once(head).chain(rows.iter().map(line)).collect()
+    let home = std::env::home_dir().map(|home| home.display().to_string());
+    table::lines(rows, now_ms, home.as_deref(), look)
 }
 
 /// How long ago; `?` where the daemon's time cannot be read.
@@ -125,24 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_fits_its_terminal() {
-        let row = SessionRow {
-            id: "sess_01K9ZZZZZZZZZZZZZZZZZZZZZZ".into(),
-            created_at: "2026-01-01T00:00:00.000Z".into(),
-            updated_at: "2026-01-01T00:00:00.000Z".into(),
-            status: "active".into(),
-            workspace_path: "/data/someone/projects/a-project-with-a-long-name".into(),
-            title: Some("Mend\nthe door".into()),
-            last_turn_id: None,
-            role: None,
-            labels: vec![],
-        };
-        let now_ms = serde_json::from_value::<Timestamp>("2026-01-01T02:00:00Z".into()).unwrap().ms();
-        let shown = table(&[row], now_ms, Look { width: 100, ..Look::PLAIN });
-        assert_eq!(
-            shown[1],
-            "sess_01K9ZZZZZZZZZZZZZZZZZZZZZZ  active                 2 h  Mend⏎the door             /data/someon…"
-        );
-        assert_eq!(age("nonsense", now_ms), "?");
+    fn a_time_that_cannot_be_read_is_told() {
+        assert_eq!(age("nonsense", 0), "?");
     }
 }

@@ -12,8 +12,9 @@ use tenure_client::discover::{self, Absent};
 
 use super::Context;
 use crate::{
+    count::within,
     exit::{Exit, Problem},
-    terminal,
+    hint, terminal,
 };
 
 /// End the daemon of the data folder; the next one goes on where it was
@@ -21,7 +22,7 @@ use crate::{
 #[command(after_help = "Examples:\n    tenure stop\n    tenure stop --data ./data --wait 60")]
 pub struct Arguments {
     /// How many seconds it may take: requests and tools under way are ended first
-    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=3600))]
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = within(0..=3600))]
     wait: u64,
 }
 
@@ -44,7 +45,7 @@ pub async fn end(data: &Path, at_most: Duration) -> anyhow::Result<Option<u32>> 
     let note = match discover::note(data) {
         Ok(note) => note,
         Err(Absent::NoNote { .. } | Absent::Gone { .. }) => return Ok(None),
-        Err(other) => return Err(Problem::no_daemon(other.to_string(), "end that process by hand").into()),
+        Err(other) => return Err(Problem::no_daemon(other.to_string(), hint::of_absence(&other)).into()),
     };
     let pid = i32::try_from(note.pid).ok().and_then(Pid::from_raw);
     let told = pid.map(|pid| kill_process(pid, Signal::TERM));
@@ -58,7 +59,9 @@ pub async fn end(data: &Path, at_most: Duration) -> anyhow::Result<Option<u32>> 
     while discover::is_current(&note) {
         if Instant::now() > deadline {
             let message = format!("process {} has not ended within {} s", note.pid, at_most.as_secs());
-            return Err(Problem::failed("not_stopped", message, "wait longer with --wait, or look at its log").into());
+            return Err(
+                Problem::failed("not_stopped", message, "wait longer with --wait SECONDS, or look at its log").into()
+            );
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }

@@ -17,6 +17,8 @@ use tenure_store::{
 
 use super::Context;
 use crate::{
+    count::counted,
+    data::{self, Need},
     exit::{Exit, Problem},
     terminal::{self, Output},
 };
@@ -36,33 +38,27 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Read everything and tell what is damaged; changes nothing, and may run beside a daemon
-    #[command(
-        after_help = "Exits with 5 if anything is damaged. Notes do not count: they tell of what a crash or an\n\
-                            upload left, which harms nobody.\n\nExamples:\n    tenure store check\n    \
-                            tenure store check sess_01K9 --json | jq '.findings[]'"
-    )]
+    #[command(after_help = "Exits with 5 if anything is damaged. Notes do not count: they tell of what a\n\
+                            crash or an upload left, which harms nobody.\n\nExamples:\n    tenure store check\n    \
+                            tenure store check sess_01K9 --json | jq '.findings[]'")]
     Check {
         /// Only these sessions, by their ids or the beginnings of them
         sessions: Vec<String>,
     },
     /// Mend what can be mended; not while a daemon runs
-    #[command(
-        after_help = "A changed bit is put right where a sum or a digest tells which. Else every valid event is kept\n\
-                            under its number, event_lost stands for each that is gone, and the session ends as failed.\n\
-                            What was damaged is kept beside it.\n\nExits with 5 if damage is left, or found with --dry-run.\n\n\
-                            Examples:\n    tenure store repair --dry-run\n    tenure store repair"
-    )]
+    #[command(after_help = "A changed bit is put right where a sum or a digest tells which. Else every\n\
+                            valid event is kept under its number, event_lost stands for each that is\n\
+                            gone, and the session ends as failed. What was damaged is kept beside it.\n\nExits with 5 if damage is left, or found with --dry-run.\n\n\
+                            Examples:\n    tenure store repair --dry-run\n    tenure store repair")]
     Repair {
         /// Only tell what would be done
         #[arg(long)]
         dry_run: bool,
     },
     /// Remove what nobody needs; not while a daemon runs
-    #[command(
-        after_help = "Never touched: sessions that are open or have the label `pinned`, damaged ones, and whatever\n\
-                            is younger than its limit.\n\nExamples:\n    tenure store gc --dry-run\n    \
-                            tenure store gc --older-than 7d --sessions-ended-before 90d"
-    )]
+    #[command(after_help = "Never touched: sessions that are open or have the label `pinned`, damaged\n\
+                            ones, and whatever is younger than its limit.\n\nExamples:\n    tenure store gc --dry-run\n    \
+                            tenure store gc --older-than 7d --sessions-ended-before 90d")]
     Gc {
         /// Only tell what would be removed
         #[arg(long)]
@@ -77,6 +73,11 @@ enum Command {
 }
 
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
+    let need = match &arguments.command {
+        Command::Repair { dry_run: false } | Command::Gc { dry_run: false, .. } => Need::Write,
+        _ => Need::Read,
+    };
+    data::allowed(&context.data, need)?;
     match &arguments.command {
         Command::Check { sessions } => check(context, sessions),
         Command::Repair { dry_run } => repair(context, *dry_run),
@@ -103,10 +104,10 @@ fn check(context: &Context, given: &[String]) -> anyhow::Result<Exit> {
             check.findings.iter().try_for_each(show)?;
             let damaged = check.findings.iter().filter(|finding| finding.level == Level::Damage).count();
             let seen = format!(
-                "{} sessions, {} events, {} files, {}",
-                check.sessions,
-                check.events,
-                check.files,
+                "{}, {}, {}, {}",
+                counted(check.sessions, "session"),
+                counted(check.events, "event"),
+                counted(check.files, "file"),
                 size(check.bytes)
             );
             let verdict = match damaged {
@@ -135,10 +136,11 @@ fn repair(context: &Context, dry_run: bool) -> anyhow::Result<Exit> {
                 terminal::print_line(&format!("{}: {}", tamed(&action.path), tamed(&action.what)))?;
             }
             repair.left.iter().try_for_each(show)?;
-            let said = match (repair.actions.len(), dry_run) {
+            let said = match (repair.actions.len() as u64, dry_run) {
                 (0, _) => "Nothing is to be mended.".to_owned(),
-                (count, true) => format!("{count} things would be mended."),
-                (count, false) => format!("{count} things were mended."),
+                (count, true) => format!("{} would be mended.", counted(count, "thing")),
+                (1, false) => "1 thing was mended.".to_owned(),
+                (count, false) => format!("{} were mended.", counted(count, "thing")),
             };
             terminal::print_line(&said)?;
         }
@@ -166,8 +168,13 @@ fn gc(context: &Context, dry_run: bool, options: &GcOptions) -> anyhow::Result<E
             for problem in &gc.problems {
                 terminal::note(&format!("{}\n", tamed(problem)));
             }
-            let verb = if dry_run { "would be removed" } else { "were removed" };
-            terminal::print_line(&format!("{} things {verb}: {} bytes.", gc.removed.len(), gc.bytes))?;
+            let count = gc.removed.len() as u64;
+            let verb = match (dry_run, count) {
+                (true, _) => "would be removed",
+                (false, 1) => "was removed",
+                (false, _) => "were removed",
+            };
+            terminal::print_line(&format!("{} {verb}: {}.", counted(count, "thing"), counted(gc.bytes, "byte")))?;
         }
     }
     Ok(if gc.problems.is_empty() { Exit::Ok } else { Exit::Failed })
@@ -197,7 +204,9 @@ fn session(context: &Context, given: &str) -> anyhow::Result<SessionId> {
     found.retain(|session| session.to_string().starts_with(given));
     match found[..] {
         [session] => Ok(session),
-        [] => Err(Problem::usage(format!("there is no session {given}"), "list them with `tenure sessions`").into()),
+        [] => {
+            Err(Problem::usage(format!("there is no session {given}"), "list them with `tenure sessions --all`").into())
+        }
         _ => Err(Problem::usage(format!("{given} fits {} sessions", found.len()), "give more of its id").into()),
     }
 }
@@ -208,8 +217,9 @@ fn problem(error: Error) -> anyhow::Error {
             Problem::failed("locked", error.to_string(), "end the daemon with `tenure stop` first").into()
         }
         Error::NoFolder(_) => Problem::usage(error.to_string(), "say where it is with --data DIR").into(),
-        Error::NoSession(_) => Problem::usage(error.to_string(), "list them with `tenure sessions`").into(),
-        other => other.into(),
+        Error::NoSession(_) => Problem::usage(error.to_string(), "list them with `tenure sessions --all`").into(),
+        Error::Disk { .. } => Problem::failed("disk_refused", error.to_string(), data::REFUSED).into(),
+        other => Problem::failed("store", other.to_string(), "`tenure doctor` looks for what is wrong").into(),
     }
 }
 

@@ -11,7 +11,7 @@ const EXAMPLES: &str = "\
 Examples:
     tenure token add ci --expires 90d    its secret is shown once
     tenure token list
-    tenure token rotate ci --grace 1h    a new secret; the old one is taken for an hour more
+    tenure token rotate ci --grace 1h    a new secret; the old one for 1 h more
     tenure token revoke ci               at once: what it has open is cut
     tenure token rotate                  the daemon's own token, in its file";
 
@@ -39,9 +39,13 @@ enum Command {
     /// All tokens but the daemon's own
     List,
     /// Shut a token out; its open streams are cut
-    Revoke { name: String },
+    Revoke {
+        /// Which one; `tenure token list` names them
+        name: String,
+    },
     /// Give a token a new secret; without a name, the daemon's own
     Rotate {
+        /// Which one [default: the daemon's own]
         name: Option<String>,
         /// How long the secret of before is still taken, such as 10m [default: not at all]
         #[arg(long, value_name = "TIME", value_parser = span::parse)]

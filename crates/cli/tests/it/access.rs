@@ -169,6 +169,91 @@ async fn a_daemon_with_tls_is_known_by_its_fingerprint_or_its_certificate() {
     assert!(asked.exits(0).stdout.contains("hi"));
 }
 
+/// What is missing or wrong between a command and a daemon elsewhere is told by name, with what to do about it there.
+#[tokio::test]
+async fn what_is_wrong_with_a_daemon_elsewhere_is_told() {
+    let (folder, plain) = (Folder::new(), Folder::new());
+    let daemon = Daemon::start_with(folder.data(), &["--tls"]).await;
+    let bare = Daemon::start(plain.data()).await;
+    let url = daemon.client().target().base_url().to_owned();
+    let bare_url = bare.client().target().base_url().to_owned();
+    let certificate = folder.data().join("tls-cert.pem");
+    let (trusting, ca) = (["--ca", certificate.to_str().unwrap()], certificate.to_str().unwrap());
+    let other = "00".repeat(32);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let said = |url: &str, token: &str, more: &[&str], command: &[&str]| {
+        let ran = elsewhere(&folder, url, token, &[command, more, &["--json"]].concat());
+        (ran.code.unwrap(), ran.error())
+    };
+    for (url, more, code, words) in [
+        (url.clone(), &["--fingerprint", &other][..], "bad_certificate", ["--fingerprint", "`tenure doctor`"]),
+        (url.replace("https", "http"), &[], "no_http", ["https://", "--url"]),
+        (bare_url.replace("http", "https"), &trusting, "no_tls", ["`tenure serve --tls`", "http://"]),
+        (url.replace("127.0.0.1", "127.0.0.2"), &trusting, "unreachable", ["--url", "`tenure doctor`"]),
+        (format!("https://{free}"), &trusting, "unreachable", ["--url", "`tenure doctor`"]),
+        (format!("http://{free}"), &[], "unreachable", ["--url", "`tenure doctor`"]),
+        ("https://nowhere.invalid:1".into(), &trusting, "unreachable", ["--url", "`tenure doctor`"]),
+    ] {
+        // Each begins with another request, and none waits for a daemon that was never there.
+        let session = "sess_01ARZ3NDEKTSV4RRFFQ69G5FAV";
+        for command in [&["sessions"][..], &["ask", "hi"], &["session", "events", session], &["token", "list"]] {
+            let (exit, error) = said(&url, "some-token", more, command);
+            assert_eq!((exit, &error["code"]), (3, &code.into()), "{url} {command:?}: {error}");
+            let hint = error["hint"].as_str().unwrap();
+            assert!(words.iter().all(|word| hint.contains(word)), "{url} {command:?}: {hint}");
+        }
+    }
+    // A certificate of somebody else's.
+    let stranger = Folder::new();
+    let unknown = Daemon::start_with(stranger.data(), &["--tls"]).await;
+    let (exit, error) = said(unknown.client().target().base_url(), "some-token", &["--ca", ca], &["sessions"]);
+    assert_eq!((exit, &error["code"]), (3, &"bad_certificate".into()), "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("--fingerprint HEX"), "{error}");
+    // And it is the doctor who shows the right one.
+    let checks = folder.tenure(&["doctor", "--json"]).json()["checks"].clone();
+    let shown =
+        checks.as_array().unwrap().iter().find(|check| check["name"] == "certificate").unwrap()["found"].clone();
+    let fingerprint = discover::read(&folder.data()).unwrap().note.fingerprint.unwrap();
+    assert_eq!(shown, format!("SHA-256 {fingerprint}"));
+    let (exit, error) = said(&url, "wrong-token", &trusting, &["sessions"]);
+    assert_eq!((exit, &error["code"]), (4, &"unauthorized".into()), "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("--token-file"), "{error}");
+    for (more, word) in [
+        (["--token-file", "/nowhere/token"], "`tenure token add NAME`"),
+        (["--ca", "/nowhere/ca.pem"], "--ca FILE"),
+        (["--fingerprint", "ab"], "`tenure doctor`"),
+    ] {
+        let (exit, error) = said(&url, "some-token", &more, &["sessions"]);
+        assert_eq!(exit, 2, "{error}");
+        assert!(error["hint"].as_str().unwrap().contains(word), "{error}");
+    }
+}
+
+/// Nobody is asked how they are before they are asked for something.
+#[test]
+fn a_command_for_a_daemon_elsewhere_is_one_request() {
+    use std::io::{Read as _, Write as _};
+    let folder = Folder::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let peer = std::thread::spawn(move || {
+        let (mut peer, _) = listener.accept().unwrap();
+        let mut head = vec![];
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            peer.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let body = r#"{"sessions":[],"next":null}"#;
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+        peer.write_all(answer.as_bytes()).unwrap();
+        String::from_utf8(head).unwrap()
+    });
+    elsewhere(&folder, &url, "some-token", &["sessions"]).exits(0);
+    let head = peer.join().unwrap();
+    assert!(head.starts_with("GET /v1/sessions?"), "{head}");
+}
+
 #[tokio::test]
 async fn a_daemon_on_every_address_is_found_on_loopback() {
     let folder = Folder::new();

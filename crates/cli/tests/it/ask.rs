@@ -207,7 +207,7 @@ async fn calls_are_approved_and_denied_from_another_terminal() {
     let two = json!({"do": [runs("touch one"), runs("touch two")]});
     let model = folder.script(&json!({"name": "two", "steps": [two, {"do": [{"text": "Done."}]}]}));
     let session = daemon.session(&folder.workspace(), &model).await;
-    let ran = folder.tenure(&["approve", &session]).exits(2);
+    let ran = folder.tenure(&["approve", &session]).exits(4);
     assert!(ran.stderr.contains("nothing waits"), "{ran:?}");
     daemon.send(&session, "go").await;
     let watcher = Watcher::start(&daemon, &session);

@@ -51,8 +51,12 @@ fn a_daemon_that_was_killed_is_replaced() {
 fn a_folder_that_cannot_be_used_is_told() {
     let folder = Folder::new();
     fs::write(folder.data(), "a file").unwrap();
-    let ran = folder.tenure(&["sessions", "--json"]).exits(3);
-    assert_eq!(ran.error()["code"], "no_daemon");
+    for arguments in [&["sessions"][..], &["serve"], &["stop"], &["store", "check"], &["config", "show"]] {
+        let ran = folder.tenure(&[arguments, &["--json"]].concat()).exits(2);
+        assert!(ran.error()["message"].as_str().unwrap().ends_with("data is a file"), "{arguments:?}: {ran:?}");
+        assert!(ran.error()["hint"].as_str().unwrap().contains("--data"), "{arguments:?}: {ran:?}");
+    }
+    assert_eq!(folder.tenure(&["doctor", "--json"]).exits(1).json()["checks"][1]["state"], "wrong");
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use tenure_client::Client;
+use tenure_wire::{Approve, Cancel, Role, Verdict};
 
 use crate::{
     rig::{Daemon, Folder, Ran, Watcher, wait_for_end},
@@ -59,6 +61,7 @@ async fn a_conversation_streams_asks_in_place_and_is_taken_up_again() {
     screen.types("/tilte x\r");
     screen.until("There is no /tilte; /help lists what there is.");
     screen.until(PROMPT);
+    assert_eq!(screen.shown.matches("[y] yes").count(), 3, "a question is put once, and again after a wrong command");
     screen.types("\u{4}");
     screen.until(&format!("The session stays: tenure chat --session {session}"));
     assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
@@ -118,6 +121,189 @@ async fn ctrl_c_cancels_the_turn_and_a_second_one_leaves() {
     crate::rig::signal(child.id(), rustix::process::Signal::INT);
     screen.until("Left; the turn goes its way.");
     assert_eq!(wait_for_end(&mut child).await.code(), Some(130));
+}
+
+/// The texts of all messages of a role, in the order they were taken.
+async fn said(client: &Client, session: &str, role: Role) -> Vec<String> {
+    let (mut texts, mut cursor) = (vec![], None::<String>);
+    loop {
+        let page = client.messages(session, cursor.as_deref()).await.unwrap();
+        let of_role = page.messages.iter().filter(|message| message.role == role);
+        texts.extend(of_role.map(|message| serde_json::to_value(&message.parts[0]).unwrap()["text"].to_string()));
+        cursor = page.next;
+        if cursor.is_none() {
+            return texts.iter().map(|text| text.trim_matches('"').to_owned()).collect();
+        }
+    }
+}
+
+#[tokio::test]
+async fn lines_that_come_at_once_all_become_messages_in_order() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(folder.data()).await;
+    // More than the editor reads at a time.
+    let lines: Vec<String> = (0..30).map(|number| format!("line {number} {}", "x".repeat(60))).collect();
+    let steps: Vec<Value> = (0..=lines.len()).map(|number| text(&format!("Answer {number}."))).collect();
+    let model = folder.script(&json!({"name": "s", "steps": steps}));
+    let session = daemon.session(&folder.workspace(), &model).await;
+    let (mut screen, mut child) = chat(&folder, &["--session", &session, "hi"]);
+    screen.until("Answer 0.");
+    screen.until(PROMPT);
+    screen.types(&format!("{}\r", lines.join("\r")));
+    screen.until(&format!("Answer {}.", lines.len()));
+    screen.until(PROMPT);
+    screen.types("/exit\r");
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
+    assert_eq!(said(&daemon.client(), &session, Role::User).await[1..], lines);
+}
+
+#[tokio::test]
+async fn lines_typed_while_a_turn_runs_are_messages_and_answer_no_later_question() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(folder.data()).await;
+    let gate = folder.path().join("gate");
+    let call = json!({"call": {"name": "shell", "input": {"command": "touch ran"}}});
+    let begins = json!({"do": [{"text": "Thinking"}, {"wait_for": gate}, call]});
+    let model = folder.script(&json!({"name": "s", "steps": [begins, text("All done.")]}));
+    let session = daemon.session(&folder.workspace(), &model).await;
+    let (mut screen, mut child) = chat(&folder, &["--session", &session, "go"]);
+    screen.until("Thinking");
+    screen.types("one\ny\nhalf a li");
+    screen.until("passed on");
+    screen.until("passed on");
+    std::fs::write(gate, "").unwrap();
+    screen.until("Left out, for it was typed before the question: half a li\r\nAllow shell?");
+    screen.until("[y] yes");
+    assert_eq!(said(&daemon.client(), &session, Role::User).await, ["go", "one", "y"]);
+    screen.types("n\n");
+    screen.until("All done.");
+    screen.until(PROMPT);
+    screen.types("/exit\r");
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
+    assert!(!folder.workspace().join("ran").exists());
+}
+
+#[tokio::test]
+async fn a_line_typed_while_the_turn_is_canceled_is_the_next_message() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(folder.data()).await;
+    let stalls = json!({"do": [{"text": "Thinking"}, {"stall": true}]});
+    let model = folder.script(&json!({"name": "s", "steps": [stalls]}));
+    let session = daemon.session(&folder.workspace(), &model).await;
+    let (mut screen, mut child) = chat(&folder, &["--session", &session, "go"]);
+    screen.until("Thinking");
+    // The cancel is on its way for as long as the daemon does not answer.
+    crate::rig::signal(daemon.pid(), rustix::process::Signal::STOP);
+    crate::rig::signal(child.id(), rustix::process::Signal::INT);
+    screen.until("Canceling; Ctrl-C again leaves at once.");
+    screen.types("later\n");
+    crate::rig::signal(daemon.pid(), rustix::process::Signal::CONT);
+    // The model had not finished its step, so it begins with it again.
+    screen.until("Thinking");
+    screen.types("/exit\n");
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(130));
+    assert_eq!(said(&daemon.client(), &session, Role::User).await, ["go", "later"]);
+}
+
+#[tokio::test]
+async fn a_question_that_is_answered_elsewhere_ends_on_its_own_line_and_takes_no_late_answer() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(folder.data()).await;
+    let call = |name: &str| json!({"call": {"name": "shell", "input": {"command": format!("touch {name}")}}});
+    let steps = json!([{"do": [call("first")]}, {"do": [call("second")]}, text("Back again.")]);
+    let model = folder.script(&json!({"name": "s", "steps": steps}));
+    let session = daemon.session(&folder.workspace(), &model).await;
+    let watcher = Watcher::start(&daemon, &session);
+    let (mut screen, mut child) = chat(&folder, &["--session", &session, "go"]);
+    screen.until("touch first\r\n[y] yes  [n] no  [s] yes, for this session > ");
+    screen.types("y");
+    screen.until("y");
+    let asked = watcher.wait_for_type("approval_requested").await;
+    let tool_call_id = asked.data["tool_call_id"].as_str().unwrap().to_owned();
+    let deny = Approve { tool_call_id, action: Verdict::Deny, ..Approve::default() };
+    daemon.client().approve(&session, &deny).await.unwrap();
+    screen.until("\r\nIt was denied elsewhere, by owner.\r\nLeft out, for it was typed for that question: y\r\n");
+    screen.until("touch second\r\n[y] yes  [n] no  [s] yes, for this session > ");
+    daemon.client().cancel(&session, &Cancel::default()).await.unwrap();
+    screen.until("\r\nThe turn is canceled elsewhere, by owner.\r\n");
+    screen.until("canceled: ");
+    screen.until(PROMPT);
+    screen.types("y\r");
+    screen.until("Not sent: 'y', for the question is gone. Type it again to send it.");
+    screen.until(PROMPT);
+    screen.types("y\r");
+    screen.until("Back again.");
+    screen.until(PROMPT);
+    screen.types("/exit\r");
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
+    assert_eq!(said(&daemon.client(), &session, Role::User).await, ["go", "y"]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_written_whole_is_shown_against_the_one_on_disk() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(folder.data()).await;
+    std::fs::write(folder.workspace().join("old.txt"), "one\ntwo\n").unwrap();
+    let write = |path: &str| json!({"call": {"name": "write_file", "input": {"path": path, "content": "one\n2\n"}}});
+    let steps = json!([{"do": [write("old.txt"), write("new.txt")]}, text("Done."), {"do": [write("old.txt")]}]);
+    let model = folder.script(&json!({"name": "s", "steps": steps}));
+    let policy = json!({"approval": {"require_for_kinds": ["write"]}});
+    let session = daemon.session_with(&folder.workspace(), &model, serde_json::from_value(policy).unwrap()).await;
+    let (mut screen, mut child) = chat(&folder, &["--session", &session, "go"]);
+    screen.until("Allow write_file?\r\n  old.txt (changes)\r\n  @@ -1,2 +1,2 @@\r\n   one\r\n  -two\r\n  +2\r\n[y]");
+    screen.types("n\n");
+    screen.until("Allow write_file?\r\n  new.txt (new file)\r\n  +one\r\n  +2\r\n[y]");
+    screen.types("n\n");
+    screen.until("Done.");
+    screen.until(PROMPT);
+    screen.types("/exit\r");
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
+    // A daemon that was named may have other files than there are here.
+    let (target, token) = (daemon.client().target(), folder.data().join("token"));
+    let named = ["--url", target.base_url(), "--token-file", token.to_str().unwrap()];
+    let (mut screen, mut child) = chat(&folder, &[&["--session", &session, "go"], named.as_slice()].concat());
+    screen.until("Allow write_file?\r\n  old.txt (replaces the file if there is one)\r\n  +one\r\n  +2\r\n[y]");
+    screen.types("/exit\n");
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(130));
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_gone_is_started_again_and_the_conversation_goes_on() {
+    let folder = Folder::new();
+    let call = json!({"call": {"name": "shell", "input": {"command": "touch ran"}}});
+    let steps = json!([text("One."), {"do": [call]}, text("Two."), text("Three.")]);
+    let model = folder.script(&json!({"name": "s", "steps": steps}));
+    let (mut screen, mut child) = chat(&folder, &["--model", &model, "a"]);
+    let kill = || crate::rig::signal(folder.daemon_pid().expect("it runs"), rustix::process::Signal::KILL);
+    screen.until("One.");
+    screen.until(PROMPT);
+    // While nothing is open: a command, then a message.
+    kill();
+    screen.types("/show\r");
+    screen.until("The daemon is gone; started another one in the background: process ");
+    screen.until(PROMPT);
+    kill();
+    screen.types("b\r");
+    screen.until("The daemon is gone; started another one in the background: process ");
+    screen.until("[y] yes");
+    // While a question waits.
+    kill();
+    screen.until("\r\nThe daemon is gone; started another one in the background: process ");
+    screen.until("Allow shell?");
+    screen.until("[y] yes");
+    screen.types("y\n");
+    screen.until("Two.");
+    screen.until(PROMPT);
+    screen.types("c\r");
+    screen.until("Three.");
+    screen.until(PROMPT);
+    screen.types("/exit\r");
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
+    assert!(folder.workspace().join("ran").exists());
+    let client = tenure_client::discover::find(&folder.data()).await.unwrap().0;
+    let session = &folder.tenure(&["sessions", "--json"]).exits(0).json()["sessions"];
+    assert_eq!(session.as_array().unwrap().len(), 1);
+    assert_eq!(said(&client, session[0]["id"].as_str().unwrap(), Role::User).await, ["a", "b", "c"]);
 }
 
 #[tokio::test]

@@ -61,6 +61,10 @@ fn without_systemd_nothing_is_installed_and_the_way_out_is_told() {
     let mut command = folder.command(&["service", "status", "--json"]);
     let ran = Ran::of(homeless(&mut command, &folder).output().unwrap()).exits(0);
     assert_eq!(ran.json()["installed"], false);
+    let mut command = folder.command(&["service", "install", "--print", "--json", "--listen", "localhost:1234"]);
+    let units = Ran::of(homeless(&mut command, &folder).output().unwrap()).exits(0).json()["units"].clone();
+    assert!(units[0]["file"].as_str().unwrap().ends_with("systemd/user/tenure.socket"), "{units}");
+    assert!(units[0]["text"].as_str().unwrap().contains("ListenStream=127.0.0.1:1234\n"), "{units}");
     let mut command = folder.command(&["service", "install", "--listen", "0.0.0.0:1"]);
     Ran::of(homeless(&mut command, &folder).output().unwrap()).exits(2);
 }

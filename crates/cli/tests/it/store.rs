@@ -33,8 +33,11 @@ fn check(folder: &Folder) -> Ran {
 }
 
 fn events(folder: &Folder, session: &str) -> Vec<Value> {
-    let all = folder.tenure(&["session", "events", session, "--json"]).exits(0).json_lines();
-    all.into_iter().filter(|event| event.get("pos").is_none()).collect()
+    numbered(folder.tenure(&["session", "events", session, "--json"]).exits(0))
+}
+
+fn numbered(ran: Ran) -> Vec<Value> {
+    ran.json_lines().into_iter().filter(|event| event.get("pos").is_none()).collect()
 }
 
 /// All files below a session's folder.
@@ -64,7 +67,7 @@ fn a_folder_in_use_can_be_checked_and_not_changed() {
     );
     assert!(found["events"].as_u64().unwrap() > 8 && found["files"].as_u64().unwrap() >= 6, "{found}");
     let text = folder.tenure(&["store", "check", &session[..12]]).exits(0);
-    assert!(text.stdout.starts_with("1 sessions, ") && text.stdout.ends_with(": nothing is damaged.\n"), "{text:?}");
+    assert!(text.stdout.starts_with("1 session, ") && text.stdout.ends_with(": nothing is damaged.\n"), "{text:?}");
     assert_eq!(text.stderr, "", "progress is for terminals");
     for command in ["repair", "gc"] {
         let refused = folder.tenure(&["store", command, "--json"]).exits(1).error();
@@ -135,7 +138,9 @@ fn what_cannot_be_put_right_is_told_and_the_rest_is_kept() {
     check(&folder).exits(0);
     assert_eq!(fs::read_to_string(path(&folder, &session, "damaged-1.ndjson")).unwrap(), damaged);
     // The daemon shows all that is left, and that the session has come to its end.
-    let after = events(&folder, &session);
+    let told = folder.tenure(&["session", "events", &session, "--json"]).exits(5);
+    assert_eq!(told.error()["code"], "session_damaged");
+    let after = numbered(told);
     let lost: Vec<&Value> = after.iter().filter(|event| event["type"] == "event_lost").collect();
     assert_eq!(lost.len(), 1);
     for (before, after) in before.iter().zip(&after).filter(|(_, after)| after["type"] != "event_lost") {
@@ -144,10 +149,58 @@ fn what_cannot_be_put_right_is_told_and_the_rest_is_kept() {
     assert_eq!(after.last().unwrap()["data"]["code"], "log_damaged");
     let listed = folder.tenure(&["sessions", "--json"]).exits(0).json();
     assert_eq!(listed["sessions"][0]["status"], "failed");
-    folder.tenure(&["ask", "more", "--session", &session]).exits(4);
+    let refused = folder.tenure(&["ask", "more", "--session", &session]).exits(4);
+    assert!(refused.stderr.contains("tenure session fork"), "{refused:?}");
+    let seq = lost[0]["seq"].as_u64().unwrap();
+    let shown = folder.tenure(&["session", "show", &session]).exits(0).stdout;
+    assert!(shown.contains(&format!("damage      event {seq} is lost: ")), "{shown}");
+    let said = folder.tenure(&["session", "messages", &session]).exits(5);
+    assert!(said.stdout.contains("Count.") && said.stderr.contains(&format!("event {seq} is lost")), "{said:?}");
+    let text = folder.tenure(&["session", "events", &session]).exits(5);
+    assert!(text.stdout.contains("event_lost  This event was lost to damage: "), "{text:?}");
+    // What is asked for behind the gap is whole.
+    folder.tenure(&["session", "events", &session, "--after", &seq.to_string()]).exits(0);
     // A fork of it goes on.
     let fork = folder.tenure(&["session", "fork", &session, "--json"]).exits(0).json();
     folder.tenure(&["ask", "more", "--session", fork["session_id"].as_str().unwrap()]).exits(0);
+}
+
+#[test]
+fn a_damaged_session_is_not_taken_for_whole() {
+    let folder = Folder::new();
+    let session = rich(&folder);
+    let before = events(&folder, &session);
+    folder.tenure(&["stop"]).exits(0);
+    let log = path(&folder, &session, "events.ndjson");
+    let bad = fs::read_to_string(&log).unwrap().replacen("Counted, and", "Counted, or", 1);
+    fs::write(&log, bad).unwrap();
+    let lost = before.iter().find(|event| event["type"] == "model_output_completed" && event["data"]["text"] != "");
+    let from = lost.unwrap()["seq"].as_u64().unwrap();
+    // What there is comes first, then a word on stderr, and an exit code that scripts see.
+    let says = format!("from event {from} on it cannot be read: ");
+    for follow in [&["--json"][..], &["--json", "--follow"]] {
+        let told = folder.tenure(&[&["session", "events", &session], follow].concat()).exits(5);
+        let error = told.error();
+        assert!(error["message"].as_str().unwrap().contains(&says), "{error}");
+        assert!(error["hint"].as_str().unwrap().contains("tenure session fork"), "{error}");
+        let shown = numbered(told);
+        let (last, good) = shown.split_last().unwrap();
+        assert_eq!((&last["type"], good), (&json!("log_damaged"), &before[..good.len()]));
+        assert_eq!(good.len() as u64, from - 1);
+    }
+    let text = folder.tenure(&["session", "events", &session]).exits(5);
+    assert!(text.stdout.contains("The log is damaged; ") && text.stderr.contains(&says), "{text:?}");
+    let said = folder.tenure(&["session", "messages", &session]).exits(5);
+    assert!(said.stdout.contains("Count.") && said.stderr.contains(&says), "{said:?}");
+    let said = folder.tenure(&["session", "messages", &session, "--json"]).exits(5).json();
+    assert_eq!(said["damage"][0]["from_seq"], from);
+    let shown = folder.tenure(&["session", "show", &session]).exits(0).stdout;
+    assert!(shown.contains(&says) && shown.contains("tenure store repair"), "{shown}");
+    let refused = folder.tenure(&["ask", "more", "--session", &session]).exits(4);
+    assert!(refused.stderr.contains("tenure session fork"), "{refused:?}");
+    // As it says.
+    let fork = folder.tenure(&["session", "fork", &session, "--json"]).exits(0).json();
+    assert_eq!(fork["forked_from"]["seq"], from - 1);
 }
 
 #[test]
@@ -169,7 +222,7 @@ fn what_nobody_needs_is_removed() {
     assert_eq!((&done["removed"], unnamed.exists()), (&planned["removed"], false));
     // Whole sessions only where that is asked for, and only those that ended.
     let text = folder.tenure(&["store", "gc", "--older-than", "30d", "--sessions-ended-before", "0s"]).exits(0).stdout;
-    assert!(text.contains(&format!("sessions/{ended} (")) && text.contains("1 things were removed: "), "{text}");
+    assert!(text.contains(&format!("sessions/{ended} (")) && text.contains("1 thing was removed: "), "{text}");
     assert!(!path(&folder, &ended, "").exists() && path(&folder, &kept, "events.ndjson").exists());
     check(&folder).exits(0);
     let listed = folder.tenure(&["sessions", "--json"]).exits(0).json();
@@ -194,13 +247,47 @@ fn a_session_that_lost_its_beginning_can_still_be_read() {
         "{done}"
     );
     check(&folder).exits(0);
-    let after = events(&folder, &session);
+    let after = numbered(folder.tenure(&["session", "events", &session, "--json"]).exits(5));
     assert_eq!(after[0]["type"], "event_lost");
     assert_eq!(after[1..before.len()], before[1..]);
     let shown = folder.tenure(&["session", "show", &session, "--json"]).exits(0).json();
     assert_eq!(shown["status"], "failed");
-    folder.tenure(&["session", "messages", &session]).exits(0);
+    folder.tenure(&["session", "messages", &session]).exits(5);
     folder.tenure(&["stop"]).exits(0);
     folder.tenure(&["store", "gc", "--sessions-ended-before", "0s"]).exits(0);
     assert!(!path(&folder, &session, "").exists());
+}
+
+/// A folder of somebody else's is not one that is missing.
+#[test]
+fn a_folder_that_may_not_be_read_or_changed_is_told_as_such() {
+    use std::os::unix::{fs::PermissionsExt as _, process::CommandExt as _};
+    /// Nobody in particular: root may read and write everything.
+    const NOBODY: u32 = 65_534;
+    let folder = Folder::new();
+    folder.tenure(&["ask", "hi"]).exits(0);
+    folder.tenure(&["stop"]).exits(0);
+    let run = |arguments: &[&str], mode: u32| {
+        fs::set_permissions(folder.data(), fs::Permissions::from_mode(mode)).unwrap();
+        let mut command = folder.command(&[arguments, &["--json"]].concat());
+        if rustix::process::geteuid().is_root() {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let output = command.output();
+        fs::set_permissions(folder.data(), fs::Permissions::from_mode(0o700)).unwrap();
+        // Where nobody may run the program there is nothing to see.
+        output.ok().map(Ran::of)
+    };
+    for (arguments, mode, words) in [
+        (&["store", "check"][..], 0o000, "cannot be read"),
+        (&["store", "repair"], 0o555, "cannot be changed"),
+        (&["store", "gc"], 0o555, "cannot be changed"),
+    ] {
+        let Some(ran) = run(arguments, mode) else { return };
+        let error = ran.exits(1).error();
+        assert_eq!(error["code"], "no_permission", "{arguments:?}: {error}");
+        assert!(error["message"].as_str().unwrap().contains(words), "{error}");
+        assert!(error["hint"].as_str().unwrap().contains("permissions"), "{error}");
+    }
 }

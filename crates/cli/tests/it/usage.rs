@@ -98,7 +98,7 @@ fn a_beginning_of_an_id_must_be_long_enough_and_fit_one() {
     let folder = Folder::new();
     let ran = folder.tenure(&["session", "show", "sess_1"]).exits(2);
     assert!(ran.stderr.contains("at least 8 characters"), "{ran:?}");
-    let ran = folder.tenure(&["session", "show", "sess_01XX"]).exits(2);
+    let ran = folder.tenure(&["session", "show", "sess_01XX"]).exits(4);
     assert!(ran.stderr.contains("no session begins with 'sess_01XX'"), "{ran:?}");
     for text in ["one", "two"] {
         folder.tenure(&["ask", text]).exits(0);
@@ -121,7 +121,102 @@ fn programs_are_told_of_a_wrong_command_line_as_json() {
         assert_eq!(error["code"], "usage", "{arguments:?}");
         assert!(!error["message"].as_str().unwrap().is_empty(), "{arguments:?}");
     }
+    let missing = folder.tenure(&["ask", "--json"]).exits(2).error();
+    assert!(missing["message"].as_str().unwrap().ends_with("not provided: <TEXT>"), "{missing}");
+    let misspelt = folder.tenure(&["ask", "--modle", "x", "hi", "--json"]).exits(2).error();
+    assert!(misspelt["hint"].as_str().unwrap().contains("--model"), "{misspelt}");
     let ran = folder.tenure(&["--url", "http://127.0.0.1:1", "stop", "--json"]).exits(2);
     assert!(ran.error()["message"].as_str().unwrap().contains("this machine"), "{ran:?}");
     folder.tenure(&["session", "show", "", "--json"]).exits(2);
+}
+
+/// What `--help` says of exit codes holds for every command.
+#[test]
+fn exit_codes_are_as_the_table_says() {
+    let folder = Folder::new();
+    let asked = folder.tenure(&["ask", "hi", "--json"]).exits(0).json_lines();
+    let session = asked.iter().find_map(|line| line["session_id"].as_str()).unwrap().to_owned();
+    folder.tenure(&["session", "export", &session, "-o", "it.tar.gz"]).exits(0);
+    folder.tenure(&["session", "fork", &session]).exits(0);
+    const WHOLE: &str = "sess_01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    let nothing = [WHOLE, "sess_01ARZ", "no-such-label"];
+    // The daemon does not have it, however it is named, and whatever is to be done with it.
+    for named in nothing {
+        for arguments in [
+            &["ask", "hi", "--session", named][..],
+            &["chat", "hi", "--session", named],
+            &["approve", named],
+            &["deny", named],
+            &["cancel", named],
+            &["session", "show", named],
+            &["session", "events", named],
+            &["session", "messages", named],
+            &["session", "rename", named, "x"],
+            &["session", "change", named, "--label", "x"],
+            &["session", "resume", named],
+            &["session", "fork", named],
+            &["session", "export", named],
+            &["session", "purge", named, "--yes"],
+            &["session", "end", named],
+        ] {
+            let ran = folder.tenure(&[arguments, &["--json"]].concat()).exits(4);
+            assert_eq!(ran.error()["code"], "unknown_session", "{arguments:?}");
+            assert!(ran.error()["hint"].as_str().unwrap().contains("`tenure sessions"), "{arguments:?}: {ran:?}");
+        }
+    }
+    for (arguments, exit, code) in [
+        // It is not so that this could be done.
+        (&["approve", &session][..], 4, "not_waiting"),
+        (&["approve", &session, "call_none"], 4, "unknown_call"),
+        (&["cancel", &session], 4, "no_open_turn"),
+        (&["session", "resume", &session], 4, "no_open_turn"),
+        (&["session", "rename", &session, " "], 4, "bad_request"),
+        (&["session", "fork", &session, "--at", "9999"], 4, "unknown_seq"),
+        (&["session", "import", "it.tar.gz"], 4, "session_exists"),
+        (&["token", "revoke", "nobody"], 4, "unknown_token"),
+        (&["token", "add", "NOT OK"], 4, "bad_token_name"),
+        // The command line is wrong.
+        (&["session", "show", "sess_1"], 2, "usage"),
+        (&["session", "show", &session[..8]], 2, "usage"),
+        (&["session", "change", &session], 2, "usage"),
+        (&["session", "change", &session, "--workspace", "nowhere"], 2, "usage"),
+        (&["session", "import", "nowhere.tar.gz"], 2, "usage"),
+        (&["session", "export", &session, "-o", "it.tar.gz"], 2, "usage"),
+        (&["session", "export", &session, "-o", "nowhere/it.tar.gz"], 2, "usage"),
+        (&["session", "import", "."], 2, "usage"),
+        (&["session", "fork", &session, "--at", "0"], 2, "usage"),
+        (&["stop", "--wait", "x"], 2, "usage"),
+        (&["session", "purge", &session], 2, "usage"),
+        (&["sessions", "--workspace", "nowhere"], 2, "usage"),
+        (&["store", "check", WHOLE], 2, "usage"),
+        (&["store", "gc", "--older-than", "soon"], 2, "usage"),
+        (&["serve", "--listen", "box.example:1"], 2, "usage"),
+        (&["serve", "--log-file", "nowhere/log"], 2, "usage"),
+        (&["man", "--output", "it.tar.gz"], 2, "usage"),
+        (&["stop", "--url", "http://127.0.0.1:1"], 2, "usage"),
+        (&["sessions", "--url", "http://127.0.0.1:1"], 2, "usage"),
+        // What was to be done failed here.
+        (&["serve"], 1, "locked"),
+        (&["store", "repair"], 1, "locked"),
+        (&["store", "gc"], 1, "locked"),
+    ] {
+        let ran = folder.tenure(&[arguments, &["--json"]].concat()).exits(exit);
+        assert_eq!(ran.error()["code"], code, "{arguments:?}: {ran:?}");
+        assert_ne!(ran.error()["hint"], "", "{arguments:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn localhost_is_an_address_and_what_is_none_is_told_with_an_example() {
+    let folder = Folder::new();
+    let said = folder.tenure(&["serve", "--listen", "here"]).exits(2).stderr;
+    assert!(said.contains("such as 127.0.0.1:8787"), "{said}");
+    // Somebody else listens there: the address was understood.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let ran = folder.tenure(&["serve", "--json", "--listen", &format!("localhost:{port}")]).exits(1);
+    assert_eq!(ran.error()["code"], "address_in_use");
+    // An address for documents, which no machine has.
+    let ran = folder.tenure(&["serve", "--json", "--listen", "192.0.2.1:1", "--allow-remote", "--tls"]).exits(1);
+    assert!(ran.error()["hint"].as_str().unwrap().contains("127.0.0.1:8787"), "{ran:?}");
 }

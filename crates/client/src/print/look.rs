@@ -1,5 +1,7 @@
 //! Colours, width and safe characters. It writes nothing by itself.
 
+use unicode_width::UnicodeWidthStr as _;
+
 /// What the place that text goes to can show. Handed in by the program; nothing is read from the environment here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
@@ -38,13 +40,7 @@ impl Look {
     /// One line that fits: control characters tamed, line ends shown, cut at the width.
     pub fn line(&self, text: &str, indent: usize) -> String {
         let room = self.width.saturating_sub(indent).max(8);
-        let flat = tamed(&text.replace('\n', "⏎").replace('\t', " "));
-        if flat.chars().count() <= room {
-            return flat;
-        }
-        let mut cut: String = flat.chars().take(room - 1).collect();
-        cut.push('…');
-        cut
+        cut(&tamed(&text.replace('\n', "⏎").replace('\t', " ")), room)
     }
 
     /// An answer's text as it may be shown.
@@ -77,6 +73,31 @@ impl Tone {
             Tone::Name => "36",
         }
     }
+}
+
+/// How many columns a terminal needs for a text: some characters take two, some none.
+pub fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// The text, or as much of its beginning as fits into so many columns.
+pub fn cut(text: &str, room: usize) -> String {
+    if columns(text) <= room {
+        return text.to_owned();
+    }
+    let fits = |end: &usize| columns(&text[..*end]) < room;
+    let end = text.char_indices().map(|(at, _)| at).take_while(fits).last().unwrap_or(0);
+    format!("{}…", &text[..end])
+}
+
+/// The same for its end.
+pub fn cut_front(text: &str, room: usize) -> String {
+    if columns(text) <= room {
+        return text.to_owned();
+    }
+    let fits = |begin: &usize| columns(&text[*begin..]) < room;
+    let begin = text.char_indices().map(|(at, _)| at).find(fits).unwrap_or(text.len());
+    format!("…{}", &text[begin..])
 }
 
 /// Control characters other than line end and tab become visible signs, so that printed text cannot steer a terminal.
@@ -129,6 +150,17 @@ mod tests {
         assert_eq!(look.line("short", 2), "short");
         assert_eq!(look.line("exactly ten", 2), "exactly t…");
         assert_eq!(look.line("a\nb", 0), "a⏎b");
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        assert_eq!([columns("abc"), columns("日本"), columns("🦀"), columns("e\u{301}")], [3, 4, 2, 1]);
+        let look = Look { width: 8, ..Look::PLAIN };
+        assert_eq!(look.line("日本語日", 0), "日本語日");
+        assert_eq!(look.line("日本語日本", 0), "日本語…");
+        assert_eq!(cut_front("/a/日本語", 7), "…日本語");
+        assert_eq!(cut_front("/a/日本語", 6), "…本語");
+        assert_eq!([cut("ab", 1), cut_front("ab", 1), cut("", 0)], ["…", "…", ""]);
     }
 
     #[test]

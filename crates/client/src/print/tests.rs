@@ -64,6 +64,21 @@ fn text_that_never_streamed_is_shown_when_it_is_complete() {
 }
 
 #[test]
+fn what_is_missing_is_told() {
+    let events = [
+        ("event_lost", json!({"reason": "its checksum does not fit"})),
+        ("log_damaged", json!({"kind": "unreadable", "from_seq": 3, "reason": "it is no JSON"})),
+    ];
+    let (lost, unreadable) = (
+        "This event was lost to damage: its checksum does not fit",
+        "The log is damaged; from event 3 on it cannot be read: it is no JSON",
+    );
+    story(&events, &format!("{lost}\n{unreadable}\n"));
+    let log = format!("    1  event_lost  {lost}\n    2  log_damaged  {unreadable}\n");
+    assert_eq!(show(Look::PLAIN, Detail::Log, &events), log);
+}
+
+#[test]
 fn the_next_attempt_is_shown_whole() {
     let again = json!({"step": 1, "attempt": 2, "offset": 0, "text": "B"});
     story(

@@ -15,8 +15,8 @@ use crate::{
     policy::{Policy, Scope},
     session::{
         ANSWERED_MAX, Answered, Attempts, Call, CallState, Compaction, GRANTS_MAX, KEY_KEPT_MS, KeyRecord, LastOutput,
-        Life, Origin, Phase, QueuedTurn, SETTLED_MAX, Seed, Session, Settings, SettledTurn, Stop, Turn, TurnStatus,
-        key_name,
+        Life, Lost, Origin, Phase, QueuedTurn, SETTLED_MAX, Seed, Session, Settings, SettledTurn, Stop, Turn,
+        TurnStatus, key_name,
     },
     time::Timestamp,
     tool::{CallClass, Outcome, ToolCall, ToolKind},
@@ -59,8 +59,12 @@ impl Session {
             children: Vec::new(),
             attachments: Vec::new(),
             forked_from: None,
+            lost: None,
             keys: Arc::default(),
         };
+        if let Body::EventLost(lost) = &event.body {
+            Lost::add(&mut session.lost, event.seq, &lost.reason);
+        }
         session.remember_key(event.key.as_ref(), event.ts);
         Some(session)
     }
@@ -178,7 +182,8 @@ impl Session {
                 });
             }
             Body::ChildStarted(child) => self.children.push(child.child),
-            Body::ChildWaiting(_) | Body::EventLost(_) => {}
+            Body::ChildWaiting(_) => {}
+            Body::EventLost(lost) => Lost::add(&mut self.lost, seq, &lost.reason),
             Body::ChildSettled(child) => {
                 self.children.retain(|id| *id != child.child);
                 match child.cost_micro_usd {

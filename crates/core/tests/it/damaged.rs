@@ -2,7 +2,7 @@
 
 use tenure_core::{
     event::{Actor, EventLost},
-    session::{LOG_DAMAGED, Life, fail_damaged},
+    session::{LOG_DAMAGED, Life, Lost, fail_damaged},
     time::{Moment, Timestamp},
 };
 
@@ -67,8 +67,9 @@ fn what_was_open_is_settled_first() {
 #[test]
 fn a_session_that_had_ended_stays_as_it_was() {
     let world = case("ended").given([say("hi"), reply(), end()]).world();
-    let (shown, state) = ended_without(&world, &[2]);
+    let (shown, state) = ended_without(&world, &[2, 3]);
     assert_eq!((shown, state.status()), (vec![], "completed"));
+    assert_eq!(state.lost, Some(Lost { from_seq: 3, events: 2, reason: "gone".into() }));
 }
 
 #[test]
@@ -76,5 +77,6 @@ fn a_log_without_its_beginning_has_a_session_too() {
     let world = case("settled").given([say("hi"), reply()]).world();
     let (_, state) = ended_without(&world, &[0]);
     assert_eq!((state.status(), state.settings.workspace_path.as_str()), ("failed", ""));
+    assert_eq!(state.lost, Some(Lost { from_seq: 1, events: 1, reason: "gone".into() }));
     assert_eq!(state.settled.len(), 1);
 }

@@ -1,12 +1,14 @@
 //! After a crash: what was cut is named and classed, and goes on where the policy says so.
 
 use tenure_core::{
+    command::{Input, Partial},
+    event::Event,
     model::FaultKind,
     policy::{Policy, Resume},
     tool::CallClass,
 };
 
-use crate::{case::case, steps::*};
+use crate::{case::case, steps::*, world::fold};
 
 /// Interrupted turns wait for `resume`.
 pub fn asking() -> Policy {
@@ -81,6 +83,20 @@ fn what_only_waits_stays_as_it_is() {
         .then(&[], &[])
         .status("active", "t1 interrupted");
     case("messages that were only appended").given([append("hi")]).when(crash()).then(&[], &[]);
+}
+
+/// No session of ours comes to this by itself; a log from elsewhere may.
+#[test]
+fn a_queued_turn_behind_nothing_starts() {
+    let mut world = case("queued").given([say("hi"), say("two")]).world();
+    let is_first = |event: &Event| event.turn_id == world.session.turn.as_ref().map(|turn| turn.id);
+    let mut events: Vec<Event> = world.events.iter().filter(|event| !is_first(event)).cloned().collect();
+    events.iter_mut().zip(1..).for_each(|(event, seq)| event.seq = seq);
+    (world.session, world.events) = (fold(&events), events);
+    assert_eq!((world.session.turn.is_some(), world.session.queue.len()), (false, 1));
+    world.tell(Input::Recover { classes: vec![], partial: Partial::default() }).unwrap();
+    assert_eq!((world.session.turn.is_some(), world.session.queue.len()), (true, 0));
+    assert_eq!(world.show_wanted(), ["CallModel 1.1"]);
 }
 
 #[test]

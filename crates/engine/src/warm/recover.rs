@@ -33,7 +33,12 @@ impl Warm {
 
     async fn try_recover(&mut self) -> Result<(), Error> {
         let state = self.state.clone();
-        let Some(turn) = &state.turn else { return Ok(()) };
+        let Some(turn) = &state.turn else {
+            return match state.queue.is_empty() {
+                true => Ok(()),
+                false => self.tell_recovered(Vec::new(), Partial::default()).await,
+            };
+        };
         let shown = load::shown(&*self.shared.parts.store, self.id, turn).await?;
         self.shown.clear();
         shown.iter().for_each(|delta| self.shown.take(delta));
@@ -43,12 +48,16 @@ impl Warm {
             return Ok(());
         }
         let (classes, partial) = (self.classes(turn).await, self.shown.so_far());
-        match self.commit(Input::Recover { classes, partial }).await {
-            Ok(_) | Err(Error::Refused(_)) => {}
-            Err(error) => return Err(error),
-        }
+        self.tell_recovered(classes, partial).await?;
         self.shown.clear();
         Ok(())
+    }
+
+    async fn tell_recovered(&mut self, classes: Vec<(CallId, CallClass)>, partial: Partial) -> Result<(), Error> {
+        match self.commit(Input::Recover { classes, partial }).await {
+            Ok(_) | Err(Error::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Looks at the files of each write call that was cut.

@@ -3,7 +3,8 @@
 use serde_json::json;
 use tenure_core::{
     command::{Answer, Command},
-    event::Body,
+    event::{Body, EventLost},
+    ids::SessionId,
     message::{Delivery, Part, Role},
     session::QUEUE_MAX,
     tool::ToolKind,
@@ -32,6 +33,26 @@ async fn a_queued_turn_starts_when_the_open_one_is_done() {
         rig.events(session).await.into_iter().filter(|event| matches!(event.body, Body::TurnStarted(_))).collect();
     assert_eq!(started.iter().filter_map(|event| event.turn_id).collect::<Vec<_>>(), [first, second, third]);
     rig.sound(session).await;
+}
+
+/// No session of ours comes to this by itself; a log from elsewhere may.
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_waits_behind_nothing_starts() {
+    let rig = held().start().await;
+    let session = rig.create().await;
+    let (open, queued) = (rig.say(session, "one").await, rig.say(session, "two").await);
+    let mut events = rig.events(session).await;
+    for event in events.iter_mut().filter(|event| event.turn_id == Some(open)) {
+        (event.turn_id, event.body) = (None, EventLost { reason: "gone".into() }.into());
+    }
+    let copy: SessionId = "sess_01JGFJJZ00041061050R3GG28A".parse().unwrap();
+    events.iter_mut().for_each(|event| event.session_id = copy);
+    let store = rig.store();
+    let (epoch, _) = store.create(copy, &events[..1]).await.unwrap();
+    store.append(copy, epoch, 1, &events[1..]).await.unwrap();
+    rig.model_gate().open();
+    assert_eq!(rig.settled(copy, queued).await.status, RecordStatus::Completed);
+    assert_eq!(rig.settled(session, queued).await.status, RecordStatus::Completed);
 }
 
 #[tokio::test(start_paused = true)]

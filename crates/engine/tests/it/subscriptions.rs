@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tenure_core::{cursor::Cursor, ids::SessionId, message::Delivery, time::Timestamp, tool::ToolKind};
-use tenure_engine::StreamItem;
+use tenure_engine::{Error, StreamItem};
 use tenure_testkit::{Rig, RigSetup, TestTool, as_json, message};
 
 /// Turns with tools, failed attempts, thinking and a failure.
@@ -168,14 +168,19 @@ async fn a_cursor_that_leads_nowhere_resets_the_stream() {
         // No turn is open after the first and after the last event.
         (Cursor { seq: 1, pos: 7 }, 1),
         (Cursor { seq: head, pos: 7 }, head),
-        (Cursor { seq: head + 1, pos: 0 }, 0),
-        (Cursor { seq: u64::MAX, pos: u64::MAX }, 0),
     ];
     for (cursor, after) in bogus {
         let seen = rig.items_after(session, cursor).await;
         assert_eq!(seen[0].wire_type, "stream_reset", "{cursor}");
         assert_eq!((as_json(&seen[0])["data"]["after"].as_u64(), seen[0].cursor), (Some(after), Cursor::at(after)));
         assert_eq!(plain(&seen[1..]), plain(&rig.items_after(session, Cursor::at(after)).await), "{cursor}");
+    }
+    // What nobody can have seen is no place to go on from.
+    for cursor in [Cursor::at(head + 1), Cursor { seq: u64::MAX, pos: u64::MAX }] {
+        for follow in [true, false] {
+            let refused = rig.engine.events(session, cursor, follow).await.err();
+            assert!(matches!(&refused, Some(Error::Refused(refusal)) if refusal.code == "bad_cursor"), "{refused:?}");
+        }
     }
 }
 

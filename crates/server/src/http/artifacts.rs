@@ -7,7 +7,6 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response,
 };
-use serde::Deserialize;
 use tenure_core::ids::TurnId;
 use tenure_wire::{ArtifactList, ArtifactView};
 
@@ -16,29 +15,19 @@ use super::{
     file::{self, File},
     json,
     problem::Rejection,
-    query::{InFile, InSession, Nothing, Params, bad_cursor, page_limit},
+    query::{InFile, InSession, Nothing, Page, Params, bad_cursor},
 };
 
 const FOLDER: &str = "artifacts/";
 /// How much of a file is looked at to tell whether it is text.
 const LOOKED_AT_BYTES: usize = 8 * 1024;
 
-#[derive(Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Page {
-    /// How many entries to give at most.
-    limit: Option<usize>,
-    /// `next` of the page before.
-    cursor: Option<String>,
-}
-
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     InSession(session): InSession,
     Params(page): Params<Page>,
 ) -> Result<Response, Rejection> {
-    let limit = page_limit(page.limit)?;
+    let limit = page.limit()?;
     if page.cursor.as_deref().is_some_and(|cursor| !cursor.starts_with(FOLDER)) {
         return Err(bad_cursor("cursor is not one that a list gave"));
     }

@@ -131,14 +131,13 @@ pub(crate) async fn read_whole(
             Err(body_too_large(bytes_max))
         }
         Ok(Collected::Cut) => Err(Rejection::bad_request("the body ended before its end", "send the request again")),
-        Err(_) => Err(Rejection::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "body_timeout",
-            "the body took too long to arrive",
-            "send the request again",
-        )
-        .header(header::CONNECTION, "close")),
+        Err(_) => Err(body_timeout()),
     }
+}
+
+pub(crate) fn body_timeout() -> Rejection {
+    let (detail, hint) = ("the body took too long to arrive", "send the request again");
+    Rejection::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", detail, hint).header(header::CONNECTION, "close")
 }
 
 enum Collected {

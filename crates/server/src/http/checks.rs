@@ -3,11 +3,15 @@
 use std::path::Path;
 
 use axum::http::StatusCode;
+use tenure_core::ids::SessionId;
 use tenure_engine::Wanted;
 use tenure_wire::{Part, Policy};
 
 use super::{problem::Rejection, query::bad_query};
 use crate::limits::TextLimits;
+
+/// As in `/v1/sessions/import`.
+const IMPORT: &str = "import";
 
 type Checked = Result<(), Rejection>;
 
@@ -37,15 +41,27 @@ impl TextLimits {
         title.map_or(Ok(()), |title| line("title", title, self.title_chars_max))
     }
 
-    /// A role, a mode or a model.
+    /// A mode, a model, or what is searched for.
     pub(crate) fn name(&self, field: &str, name: Option<&str>) -> Checked {
         name.map_or(Ok(()), |name| line(field, name, self.name_chars_max))
+    }
+
+    /// A role or a label: it stands for the session in addresses, so it must be no other word there.
+    pub(crate) fn alias(&self, field: &str, name: &str) -> Checked {
+        line(field, name, self.name_chars_max)?;
+        match name == IMPORT || name.parse::<SessionId>().is_ok() {
+            true => Err(Rejection::bad_request(
+                format!("{field} cannot be {name:?}: the session could not be found by it"),
+                "choose another name; 'import' and ids of sessions have a meaning of their own in addresses",
+            )),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn labels(&self, labels: Option<&[String]>) -> Checked {
         let labels = labels.unwrap_or_default();
         at_most("labels", labels.len(), self.labels_max, "entries")?;
-        labels.iter().try_for_each(|label| line("a label", label, self.name_chars_max))
+        labels.iter().try_for_each(|label| self.alias("a label", label))
     }
 
     /// What a list is asked for.

@@ -12,24 +12,21 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::{Buf, Bytes};
-use http_body_util::BodyExt;
 use serde::Deserialize;
 use tenure_core::session::Origin;
 use tenure_engine::{Error, Imported, NewFork, NewImport};
 use tenure_wire as wire;
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::timeout,
-};
+use tokio::sync::{mpsc, oneshot};
 
 use super::{
     App,
-    body::{Sent, drain_body},
-    json, key,
+    body::{Sent, body_timeout, drain_body},
+    key,
+    pace::{Pace, TooSlow},
     problem::{Rejection, internal},
     query::{InSession, Nothing, Params},
-    session::set_header,
-    view,
+    session::created,
+    to_its_end, view,
 };
 use crate::access::caller::Caller;
 
@@ -55,18 +52,9 @@ pub(crate) async fn fork(
     let wire::Fork { seq, title, model, workspace_path, labels, .. } = body;
     let new = NewFork { seq, title, labels: labels.unwrap_or_default(), model, workspace_path };
     let engine = app.engine.clone();
-    // In a task of its own: a client that goes away in the middle does not leave half a session behind.
-    let forking = tokio::spawn(async move { engine.fork(session, new, key, caller.actor()).await });
-    let forked = forking.await.map_err(|error| internal(&error.to_string()))??;
+    let forked = to_its_end(async move { engine.fork(session, new, key, caller.actor()).await }).await?;
     let forked_from = view::origin(Origin { session_id: session, seq: forked.seq });
-    created(forked.session_id.to_string(), |session_id| wire::Forked { session_id, forked_from })
-}
-
-fn created<T: serde::Serialize>(session: String, body: impl FnOnce(String) -> T) -> Result<Response, Rejection> {
-    let place = format!("/v1/sessions/{session}");
-    let mut response = json(StatusCode::CREATED, &body(session));
-    set_header(&mut response, header::LOCATION, place)?;
-    Ok(response)
+    created(forked.session_id, |session_id| wire::Forked { session_id, forked_from })
 }
 
 pub(crate) async fn export(
@@ -147,7 +135,7 @@ pub(crate) async fn import(
     let seq = manifest.seq;
     let origin = (session_id != manifest.session_id).then_some(Origin { session_id: manifest.session_id, seq });
     let (forked_from, missing) = (origin.map(view::origin), manifest.missing);
-    created(session_id.to_string(), |session_id| wire::Imported { session_id, seq, forked_from, missing })
+    created(session_id, |session_id| wire::Imported { session_id, seq, forked_from, missing })
 }
 
 fn check_type(headers: &HeaderMap) -> Result<(), Rejection> {
@@ -169,11 +157,6 @@ fn too_many() -> Rejection {
         .header(header::RETRY_AFTER, "5")
 }
 
-fn body_timeout() -> Rejection {
-    let (detail, hint) = ("the body took too long to arrive", "send the request again");
-    Rejection::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", detail, hint).header(header::CONNECTION, "close")
-}
-
 enum Fed {
     /// The body was handed on to its end, or to where it was cut.
     All,
@@ -185,9 +168,10 @@ enum Fed {
 /// Hands an upload on as it comes.
 async fn feed(mut body: Body, pieces: mpsc::Sender<io::Result<Bytes>>, app: &App) -> Fed {
     let mut left = app.limits.import_bytes_max;
+    let mut pace = Pace::new(app.limits.body_read, app.limits.import_bytes_per_second_min);
     loop {
-        let frame = match timeout(app.limits.body_read, body.frame()).await {
-            Err(_) => {
+        let frame = match pace.frame(&mut body).await {
+            Err(TooSlow) => {
                 let _ = pieces.send(Err(io::ErrorKind::TimedOut.into())).await;
                 return Fed::Stalled;
             }

@@ -13,7 +13,7 @@ use futures::{Stream, StreamExt, stream};
 use serde::Deserialize;
 use tenure_core::{cursor::Cursor, event::Body as EventBody};
 use tenure_engine::{Error, FeedItem, FeedSubscription, StreamItem, Subscription};
-use tenure_wire::{EVENT_STREAM, LAST_EVENT_ID, NDJSON};
+use tenure_wire::{EVENT_STREAM, LAST_EVENT_ID, LOG_DAMAGED, NDJSON, STREAM_RESET};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
@@ -33,8 +33,8 @@ const SSE_KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 /// Events that are not numbered.
 pub(crate) const DELTA_TYPES: [&str; 4] =
     ["model_output_delta", "model_thinking_delta", "tool_arguments_delta", "tool_output_delta"];
-/// It says that something is missing, and is told whatever was asked for.
-pub(crate) const STREAM_RESET: &str = "stream_reset";
+/// They say that something is missing, and are told whatever was asked for.
+pub(crate) const NOTES: [&str; 2] = [STREAM_RESET, LOG_DAMAGED];
 
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -48,6 +48,16 @@ pub(crate) struct From {
     types: Option<String>,
 }
 
+impl From {
+    fn ends(&self) -> Ends {
+        if self.follow.unwrap_or(true) { Ends::WhenStopped } else { Ends::AtThePresent }
+    }
+
+    fn types(&self) -> Result<Option<Vec<String>>, Rejection> {
+        self.types.as_deref().map(types).transpose()
+    }
+}
+
 pub(crate) async fn events(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -56,9 +66,9 @@ pub(crate) async fn events(
     headers: HeaderMap,
 ) -> Result<Response, Rejection> {
     let after = cursor(&headers, from.after.as_deref())?;
-    let ends = if from.follow.unwrap_or(true) { Ends::WhenStopped } else { Ends::AtThePresent };
+    let ends = from.ends();
     let format = Format::asked_for(&headers);
-    let types = from.types.as_deref().map(types).transpose()?;
+    let types = from.types()?;
     let place = place(&app)?;
     let subscription = app.engine.events(session, after, ends == Ends::WhenStopped).await?;
     Ok(told(&app, items(subscription, types), format, ends, caller.life, place))
@@ -74,8 +84,8 @@ pub(crate) async fn of_all(
     let after = begins(&headers, from.after.as_deref(), |text| {
         text.parse().map_err(|()| bad_cursor("the cursor is not one that this stream gave"))
     })?;
-    let ends = if from.follow.unwrap_or(true) { Ends::WhenStopped } else { Ends::AtThePresent };
-    let types = from.types.as_deref().map(types).transpose()?;
+    let ends = from.ends();
+    let types = from.types()?;
     let place = place(&app)?;
     let feed = app.engine.feed(after, ends == Ends::WhenStopped);
     Ok(told(&app, items(feed, types), Format::asked_for(&headers), ends, caller.life, place))
@@ -106,7 +116,7 @@ fn told<T: Tellable>(
 /// A misspelt type would be waited for in vain, so it is refused.
 fn types(text: &str) -> Result<Vec<String>, Rejection> {
     let known =
-        |name: &&str| EventBody::WIRE_TYPES.contains(name) || DELTA_TYPES.contains(name) || *name == STREAM_RESET;
+        |name: &&str| EventBody::WIRE_TYPES.contains(name) || DELTA_TYPES.contains(name) || NOTES.contains(name);
     let names: Vec<&str> = text.split(',').map(str::trim).collect();
     match names.iter().find(|name| !known(name)) {
         None => Ok(names.into_iter().map(str::to_owned).collect()),
@@ -230,7 +240,7 @@ fn items<S: Source>(source: S, types: Option<Vec<String>>) -> Items<S::Item> {
             let wanted = match (&item, &types) {
                 (Ok(item), Some(types)) => {
                     let (_, wire_type, _) = item.parts();
-                    wire_type == STREAM_RESET || types.iter().any(|wanted| wanted == wire_type)
+                    NOTES.contains(&wire_type) || types.iter().any(|wanted| wanted == wire_type)
                 }
                 _ => true,
             };
@@ -284,8 +294,6 @@ impl<T: Tellable> Told<T> {
                     self.pieces.pop_front().map(Ok)
                 }
                 Err(Error::Closed) => None,
-                // All that can be read was told. Whoever asks for what comes after it is told why there is nothing.
-                Err(Error::Store(tenure_store::Error::Damaged { .. })) => None,
                 Err(error) => {
                     tracing::warn!("an event stream was cut: {error}");
                     Some(Err(io::Error::other(error.to_string())))

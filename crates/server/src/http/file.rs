@@ -29,13 +29,11 @@ enum Wanted {
 
 pub(crate) fn answer(headers: &HeaderMap, file: File<'_>) -> Response {
     let etag = format!("\"{}\"", file.digest);
-    if names(headers, header::IF_NONE_MATCH, &etag) {
+    if is_known(headers, &etag) {
         return (StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response();
     }
     let total = file.bytes.len();
-    // A part of another version is worth nothing.
-    let is_same = !headers.contains_key(header::IF_RANGE) || names(headers, header::IF_RANGE, &etag);
-    let wanted = if is_same { wanted(headers, total) } else { Wanted::All };
+    let wanted = if is_same(headers, &etag) { wanted(headers, total) } else { Wanted::All };
     let (status, part) = match wanted {
         Wanted::All => (StatusCode::OK, 0..total),
         Wanted::Part(part) => (StatusCode::PARTIAL_CONTENT, part),
@@ -68,10 +66,21 @@ fn out_of_range(total: usize) -> Response {
     response
 }
 
-/// Whether a header names this version, or any.
-pub(crate) fn names(headers: &HeaderMap, name: header::HeaderName, etag: &str) -> bool {
-    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(str::trim).any(|tag| tag == etag || tag == "*")
+/// Whether `If-None-Match` names this version, weakly or not, or any.
+pub(crate) fn is_known(headers: &HeaderMap, etag: &str) -> bool {
+    let values = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);
+    tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+}
+
+/// A part of another version is worth nothing: `If-Range` has to name this one, alone and strongly.
+fn is_same(headers: &HeaderMap, etag: &str) -> bool {
+    let mut values = headers.get_all(header::IF_RANGE).iter();
+    match (values.next(), values.next()) {
+        (None, _) => true,
+        (Some(value), None) => value.to_str().is_ok_and(|tag| tag.trim() == etag),
+        (Some(_), Some(_)) => false,
+    }
 }
 
 /// One range of bytes is served; several, or what is not understood, get the whole, as the standard allows.
@@ -113,6 +122,31 @@ fn number(text: &str) -> Number {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions() {
+        let with = |name: header::HeaderName, values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(&name, value.parse().unwrap());
+            }
+            headers
+        };
+        for (values, known, same) in [
+            (&["\"a\""][..], true, true),
+            (&["W/\"a\""], true, false),
+            (&["*"], true, false),
+            (&["\"b\", W/\"a\""], true, false),
+            (&["\"b\"", "\"a\""], true, false),
+            (&["\"b\""], false, false),
+            (&["a"], false, false),
+            (&["Mon, 16 Nov 2026 10:00:00 GMT"], false, false),
+            (&[], false, true),
+        ] {
+            let found = is_known(&with(header::IF_NONE_MATCH, values), "\"a\"");
+            assert_eq!((found, is_same(&with(header::IF_RANGE, values), "\"a\"")), (known, same), "{values:?}");
+        }
+    }
 
     #[test]
     fn ranges() {

@@ -111,7 +111,8 @@ pub(crate) async fn page(caller: Option<Extension<Caller>>, _: Params<Nothing>) 
     let page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Tenure</title>\
          <style>body{{font:1rem/1.5 sans-serif;margin:3rem auto;max-width:40rem;padding:0 1rem}}</style>\
-         <h1>Tenure {}</h1><p>The daemon runs.</p>{who}</html>\n",
+         <h1>Tenure {}</h1><p>The daemon runs.</p>{who}\
+         <p><a href=\"/docs\">The API and how to use it</a></p></html>\n",
         env!("CARGO_PKG_VERSION")
     );
     let head: [(HeaderName, &str); 2] =

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::{extract::State, http::StatusCode, response::Response};
-use serde::Deserialize;
 use tenure_core::{
     event::{Body, Event},
     message,
@@ -14,33 +13,25 @@ use tenure_wire::{Message, MessageList, Part, Role, ToolCall};
 use super::{
     App, json,
     problem::Rejection,
-    query::{InSession, Params, bad_cursor, page_limit},
+    query::{InSession, Page, Params, bad_cursor},
     view,
 };
-
-#[derive(Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Page {
-    /// How many entries to give at most.
-    limit: Option<usize>,
-    /// `next` of the page before.
-    cursor: Option<String>,
-}
 
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     InSession(session): InSession,
     Params(page): Params<Page>,
 ) -> Result<Response, Rejection> {
-    let limit = page_limit(page.limit)?;
+    let limit = page.limit()?;
     let after = match page.cursor {
         None => 0,
         Some(text) => seq(&text).ok_or_else(|| bad_cursor("cursor is not one that a list of messages gave"))?,
     };
-    let Messages { events, more, .. } = app.engine.messages(session, after, limit).await?;
+    let Messages { events, more, damage, .. } = app.engine.messages(session, after, limit).await?;
     let next = events.last().filter(|_| more).map(|event| event.seq.to_string());
-    Ok(json(StatusCode::OK, &MessageList { messages: events.into_iter().filter_map(message).collect(), next }))
+    let damage = damage.iter().map(view::lacking).collect();
+    let messages = events.into_iter().filter_map(message).collect();
+    Ok(json(StatusCode::OK, &MessageList { messages, next, damage }))
 }
 
 /// Digits alone.

@@ -23,14 +23,14 @@ use axum::{
 };
 
 use super::{
-    file::names,
+    file::is_known,
     query::{Nothing, Params},
 };
 
 const DOCUMENT: &str = include_str!("../../../../docs/openapi.json");
 const PAGE: &str = include_str!("openapi/page.html");
 /// The page's own style and script, by their digests, and what it fetches from this daemon: nothing else is let in.
-const PAGE_POLICY: &str = "default-src 'none'; style-src 'sha256-N8Tr4saViwFbul3RSM5S0ZCJCIYlskWXr+qgeWSddwA='; script-src 'sha256-xzmrsyT5Sl3wV7SW6/XMt308ttmHjvYHIUGfOQW5COA='; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'sha256-Blp8BgP8UGd0+r90KKDE1pGvPwR3rUNeYm5/9OzU6x4='; script-src 'sha256-xzmrsyT5Sl3wV7SW6/XMt308ttmHjvYHIUGfOQW5COA='; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 static DOCUMENT_TAG: LazyLock<String> = LazyLock::new(|| tag(DOCUMENT));
 static PAGE_TAG: LazyLock<String> = LazyLock::new(|| tag(PAGE));
@@ -54,7 +54,7 @@ pub(crate) async fn page(_: Params<Nothing>, headers: HeaderMap) -> Response {
 
 /// The answer, or a word that the client has it already. It may be kept, but is asked for again each time.
 fn unless_known(headers: &HeaderMap, tag: &str, answer: impl FnOnce() -> Response) -> Response {
-    let answer = match names(headers, header::IF_NONE_MATCH, tag) {
+    let answer = match is_known(headers, tag) {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => answer(),
     };

@@ -151,7 +151,7 @@ fn from_store(error: tenure_store::Error) -> Rejection {
             StatusCode::CONFLICT,
             "session_damaged",
             format!("the log of {session} is damaged after event {seq}; the session can only be read up to it"),
-            "read what is there, mend it with `tenure store repair`, or go on in a fork",
+            "read what is there, go on in a fork of it (`tenure session fork`), or mend it with `tenure store repair`",
         ),
         Store::Exists(_)
         | Store::NoLog(_)
@@ -181,7 +181,7 @@ fn status_of(code: &str) -> StatusCode {
         "queue_full" => StatusCode::TOO_MANY_REQUESTS,
         "version_mismatch" => StatusCode::PRECONDITION_FAILED,
         "unknown_attachment" | "bad_role" | "empty_message" | "unsupported_policy" | "unsupported_part"
-        | "budget_lowered" | "unknown_model" | "unknown_seq" | "bad_archive" => StatusCode::BAD_REQUEST,
+        | "budget_lowered" | "unknown_seq" | "bad_cursor" | "bad_archive" => StatusCode::BAD_REQUEST,
         "archive_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
         _ => StatusCode::CONFLICT,
     }

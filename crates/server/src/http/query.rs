@@ -94,6 +94,23 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
+/// Which part of a list.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Page {
+    /// How many entries to give at most.
+    limit: Option<usize>,
+    /// `next` of the page before.
+    pub(crate) cursor: Option<String>,
+}
+
+impl Page {
+    pub(crate) fn limit(&self) -> Result<usize, Rejection> {
+        page_limit(self.limit)
+    }
+}
+
 pub(crate) const PAGE_DEFAULT: usize = 50;
 pub(crate) const PAGE_MAX: usize = 200;
 

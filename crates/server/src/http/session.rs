@@ -7,11 +7,11 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tenure_core::{
     command::{Command, Update},
     ids::SessionId,
-    session::{Life, Session},
+    session::Life,
 };
 use tenure_engine::{Found, Wanted};
 use tenure_wire::{CreateSession, Created, End, Ended, Patch, SessionList};
@@ -23,7 +23,7 @@ use super::{
     convert, json,
     problem::{Rejection, internal},
     query::{InSession, Nothing, Params, bad_cursor, if_match, page_limit},
-    view,
+    to_its_end, view,
 };
 use crate::access::caller::Caller;
 
@@ -35,11 +35,14 @@ pub(crate) async fn create(
 ) -> Result<Response, Rejection> {
     check_create(&app, &body).await?;
     let engine = app.engine.clone();
-    // In a task of its own: a client that goes away in the middle does not leave half a session behind.
     let new = convert::new_session(body, app.about.policy.clone());
-    let making = tokio::spawn(async move { engine.create(new, key, caller.actor()).await });
-    let session = making.await.map_err(|error| internal(&error.to_string()))??;
-    let mut response = json(StatusCode::CREATED, &Created { session_id: session.to_string() });
+    let session = to_its_end(async move { engine.create(new, key, caller.actor()).await }).await?;
+    created(session, |session_id| Created { session_id })
+}
+
+/// The answer to whoever made a session.
+pub(crate) fn created<T: Serialize>(session: SessionId, body: impl FnOnce(String) -> T) -> Result<Response, Rejection> {
+    let mut response = json(StatusCode::CREATED, &body(session.to_string()));
     set_header(&mut response, header::LOCATION, format!("/v1/sessions/{session}"))?;
     Ok(response)
 }
@@ -47,7 +50,7 @@ pub(crate) async fn create(
 async fn check_create(app: &App, body: &CreateSession) -> Result<(), Rejection> {
     let limits = &app.limits.text;
     limits.title(body.title.as_deref())?;
-    limits.name("role", body.role.as_deref())?;
+    body.role.as_deref().map_or(Ok(()), |role| limits.alias("role", role))?;
     limits.name("model", body.model.as_deref())?;
     limits.name("mode", body.mode.as_deref())?;
     limits.labels(body.labels.as_deref())?;
@@ -73,7 +76,7 @@ pub(crate) struct Page {
     role: Option<String>,
     /// Only sessions of this folder.
     workspace_path: Option<String>,
-    /// Words that the title or a message holds, whatever their case.
+    /// A text that the title or a message holds as it stands, whatever its case.
     text: Option<String>,
 }
 
@@ -96,11 +99,13 @@ pub(crate) async fn show(
     InSession(session): InSession,
     _: Params<Nothing>,
 ) -> Result<Response, Rejection> {
-    shown(&*app.engine.session(session).await?)
+    shown(&app, session).await
 }
 
-fn shown(session: &Session) -> Result<Response, Rejection> {
-    let mut response = json(StatusCode::OK, &view::session(session));
+async fn shown(app: &App, session: SessionId) -> Result<Response, Rejection> {
+    let session = app.engine.session(session).await?;
+    let damage = app.engine.damage(&session).await?;
+    let mut response = json(StatusCode::OK, &view::session(&session, &damage));
     set_header(&mut response, header::ETAG, format!("\"{}\"", session.seq))?;
     Ok(response)
 }
@@ -137,7 +142,7 @@ pub(crate) async fn update(
     }));
     app.engine.command(session, command, key, caller.actor()).await?;
     drop(place);
-    shown(&*app.engine.session(session).await?)
+    shown(&app, session).await
 }
 
 /// What is to become of it.
@@ -159,10 +164,8 @@ pub(crate) async fn delete(
 ) -> Result<Response, Rejection> {
     app.limits.text.reason(body.reason.as_deref())?;
     if deletion.purge.unwrap_or(false) {
-        // Whoever asks may go away meanwhile; it is done all the same.
         let engine = app.engine.clone();
-        let purging = tokio::spawn(async move { engine.purge(session, caller.actor()).await });
-        purging.await.map_err(|error| internal(&error.to_string()))??;
+        to_its_end(async move { engine.purge(session, caller.actor()).await }).await?;
         return Ok(json(StatusCode::OK, &Ended { status: "purged".into() }));
     }
     let state = app.engine.session(session).await?;
@@ -172,7 +175,7 @@ pub(crate) async fn delete(
     }
 }
 
-pub(crate) fn set_header(response: &mut Response, name: header::HeaderName, value: String) -> Result<(), Rejection> {
+fn set_header(response: &mut Response, name: header::HeaderName, value: String) -> Result<(), Rejection> {
     let value = HeaderValue::try_from(value).map_err(|error| internal(&error.to_string()))?;
     response.headers_mut().insert(name, value);
     Ok(())

@@ -8,11 +8,11 @@ use tenure_core::{
     model,
     session::{Call, CallState, Origin, Session, Turn},
 };
-use tenure_engine::TurnRecord;
+use tenure_engine::{Damage, TurnRecord};
 use tenure_store::Row;
 use tenure_wire as wire;
 
-pub(crate) fn session(session: &Session) -> wire::SessionView {
+pub(crate) fn session(session: &Session, damage: &[Damage]) -> wire::SessionView {
     let (settings, used) = (session.settings.clone(), session.spent());
     let preferences = match settings.preferences {
         Value::Object(preferences) => preferences,
@@ -44,6 +44,18 @@ pub(crate) fn session(session: &Session) -> wire::SessionView {
         spent: spent(&used),
         cost_micro_usd: used.cost(),
         forked_from: session.forked_from.map(origin),
+        damage: damage.iter().map(lacking).collect(),
+    }
+}
+
+/// What is not there.
+pub(crate) fn lacking(damage: &Damage) -> wire::Damage {
+    wire::Damage {
+        kind: damage.kind().into(),
+        from_seq: damage.from_seq(),
+        events: damage.events(),
+        reason: damage.reason().into(),
+        hint: damage.hint().into(),
     }
 }
 

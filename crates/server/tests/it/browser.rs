@@ -80,6 +80,7 @@ impl Foreign {
     /// Lets a browser open the page, and gives what the page got.
     async fn visited(&self, profile: &Path, host: &str) -> Value {
         let mut command = browser(profile);
+        command.arg("--window-size=420,900");
         let address = format!("http://{host}:{}/", self.port);
         let mut running = command.arg(address).stdout(Stdio::null()).spawn().expect(MISSING);
         let told = async {
@@ -222,4 +223,31 @@ async fn a_name_that_points_here_by_another_site_is_refused() {
     let page = page_at(profile.path(), &rebound).await;
     assert!(page.contains("bad_host"), "{page}");
     assert!(daemon.refusals("bad_host").await >= 1);
+}
+
+/// The page of the API as a telephone shows it, with the document beside it: neither it nor its list scrolls sideways.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_the_api_fits_a_narrow_window() {
+    let daemon = Daemon::start().await;
+    let (page, document) = (daemon.get("/docs").await.body, daemon.get("/openapi.json").await.body);
+    let document = document.to_string().replace("</", "<\\/");
+    let before =
+        format!("<script>const post = window.fetch; window.fetch = async () => Response.json({document});</script>");
+    let after = r#"<script>
+        const look = () => {
+            if (!document.querySelector(".card")) return setTimeout(look, 50);
+            document.querySelectorAll("details").forEach((one) => { one.open = true; });
+            setTimeout(() => {
+                const wide = [document.documentElement, document.body, document.getElementById("index")];
+                const over = wide.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.tagName);
+                post("/done", { method: "POST", body: JSON.stringify({ width: innerWidth, over }) });
+            }, 500);
+        };
+        look();
+    </script>"#;
+    let page = page.as_str().unwrap().replacen("<body>", &format!("<body>{before}"), 1) + after;
+    let profile = tempfile::tempdir().unwrap();
+    let told = Foreign::start(page).await.visited(profile.path(), "127.0.0.1").await;
+    assert!(told["width"].as_u64().is_some_and(|width| width <= 500), "{told}");
+    assert_eq!(told["over"], json!([]), "{told}");
 }

@@ -139,7 +139,7 @@ async fn a_question_is_asked_anew_in_a_fork() {
     assert_eq!(std::fs::read_to_string(daemon.workspace().join("ran.txt")).unwrap(), "ran\nran\n");
 }
 
-async fn export(daemon: &Daemon, session: &str) -> Vec<u8> {
+pub async fn export(daemon: &Daemon, session: &str) -> Vec<u8> {
     let response = daemon.request("GET", &format!("/v1/sessions/{session}/export")).send().await.unwrap();
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["content-type"], "application/gzip");
@@ -147,7 +147,7 @@ async fn export(daemon: &Daemon, session: &str) -> Vec<u8> {
     response.bytes().await.unwrap().to_vec()
 }
 
-async fn import(daemon: &Daemon, archive: impl Into<Vec<u8>>, query: &str) -> Got {
+pub async fn import(daemon: &Daemon, archive: impl Into<Vec<u8>>, query: &str) -> Got {
     let request = daemon.request("POST", &format!("/v1/sessions/import{query}"));
     daemon.send(request.header("content-type", "application/gzip").body(archive.into())).await
 }
@@ -235,7 +235,7 @@ async fn a_question_travels_and_a_running_turn_does_not() {
 }
 
 /// The files of an archive.
-fn unpacked(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
+pub fn unpacked(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for entry in tar::Archive::new(GzDecoder::new(archive)).entries().unwrap() {
         let mut entry = entry.unwrap();
@@ -257,7 +257,7 @@ fn header(name: &str, bytes: usize, kind: tar::EntryType) -> tar::Header {
     header
 }
 
-fn packed(files: &[(String, Vec<u8>)]) -> Vec<u8> {
+pub fn packed(files: &[(String, Vec<u8>)]) -> Vec<u8> {
     let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for (name, content) in files {
         archive.append(&header(name, content.len(), tar::EntryType::Regular), &content[..]).unwrap();
@@ -361,8 +361,10 @@ async fn what_is_no_archive_is_refused_and_leaves_nothing() {
     assert_eq!(there.get("/v1/sessions").await.ok()["sessions"], json!([]));
     let outside = there.files.path().parent().unwrap().join("outside.txt");
     assert!(!outside.exists() && !there.files.path().join("outside.txt").exists());
-    let left: Vec<_> = std::fs::read_dir(there.data().join("open")).unwrap().collect();
-    assert_eq!(left.len(), 0, "no session is marked as open");
+    for (folder, what) in [("open", "no session is marked as open"), ("sessions", "no folder is left")] {
+        let left: Vec<_> = std::fs::read_dir(there.data().join(folder)).unwrap().collect();
+        assert_eq!(left.len(), 0, "{what}: {left:?}");
+    }
     // And after all that the true one is taken.
     import(&there, archive, "").await.ok();
 }
@@ -435,9 +437,13 @@ async fn artifacts_are_listed_and_handed_out_in_parts() {
     let got = with("range", format!("bytes={}-", whole.len())).await;
     got.refused(416, "bad_range");
     assert_eq!(got.header("content-range"), format!("bytes */{}", whole.len()));
-    assert_eq!(with("if-none-match", etag.clone()).await.status, 304);
-    let stale = daemon.request("GET", &path).header("range", "bytes=0-1").header("if-range", "\"other\"");
-    assert_eq!(daemon.send(stale).await.status, 200);
+    for known in [etag.clone(), format!("W/{etag}")] {
+        assert_eq!(with("if-none-match", known).await.status, 304);
+    }
+    for (if_range, status) in [(&*etag, 206), ("\"other\"", 200), ("*", 200), (&*format!("W/{etag}"), 200)] {
+        let part = daemon.request("GET", &path).header("range", "bytes=0-1").header("if-range", if_range);
+        assert_eq!(daemon.send(part).await.status, status, "{if_range}");
+    }
     for bad in
         ["artifacts/x", "artifacts/../events.ndjson", "artifacts/%2e%2e/events.ndjson", "artifacts/%2fetc/passwd"]
     {
@@ -470,6 +476,20 @@ async fn a_label_or_a_role_stands_for_a_session() {
     assert_eq!(id_of("squad-a").await, json!(new), "then the latest");
     daemon.get("/v1/sessions/reviewer").await.refused(404, "unknown_session");
     daemon.get("/v1/sessions/nobody").await.refused(404, "unknown_session");
+    // What stands for something else in an address is no name for a session.
+    for name in ["import", "sess_01JGFJJZ00041061050R3GG28A"] {
+        for body in [json!({ "labels": ["fine", name] }), json!({ "role": name })] {
+            let got = daemon.post("/v1/sessions", daemon.create_body(body)).await;
+            got.refused(400, "bad_request");
+            assert!(got.body["detail"].as_str().unwrap().contains(name), "{got:?}");
+        }
+        let labels = json!({ "labels": [name] });
+        daemon
+            .send(daemon.request("PATCH", &format!("/v1/sessions/{new}")).json(&labels))
+            .await
+            .refused(400, "bad_request");
+        daemon.post(&format!("/v1/sessions/{new}/fork"), labels).await.refused(400, "bad_request");
+    }
     let turn = daemon.post("/v1/sessions/nobody/messages", json!({ "parts": [{ "type": "text", "text": "x" }] })).await;
     turn.refused(404, "unknown_session");
 }

@@ -61,6 +61,7 @@ async fn the_page_says_who_one_is() {
     let daemon = Daemon::start().await;
     let stranger = daemon.send(daemon.bare("GET", "/")).await;
     assert!(stranger.body.as_str().unwrap().contains("not logged in"), "{stranger:?}");
+    assert!(stranger.body.as_str().unwrap().contains("<a href=\"/docs\">"), "{stranger:?}");
     assert!(stranger.header("content-security-policy").contains("frame-ancestors 'none'"));
     assert_eq!(stranger.header("x-frame-options"), "DENY");
     let (_, pair) = logged_in(&daemon).await;

@@ -95,9 +95,13 @@ impl Daemon {
 
     /// With a data folder on disk; the same folder again is a restart.
     pub async fn on_disk(files: Arc<TempDir>) -> Daemon {
+        Self::on_disk_with(files, Limits::default()).await
+    }
+
+    pub async fn on_disk_with(files: Arc<TempDir>, limits: Limits) -> Daemon {
         let options = Options { durability: Durability::Process, ..Options::default() };
         let store = FileStore::open(files.path().join("data"), options).unwrap();
-        Self::build(store, files, Limits::default(), Access::new(TOKEN)).await
+        Self::build(store, files, limits, Access::new(TOKEN)).await
     }
 
     async fn build(store: Arc<dyn Store>, files: Arc<TempDir>, limits: Limits, access: Access) -> Daemon {

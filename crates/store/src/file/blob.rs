@@ -11,7 +11,7 @@ use tenure_core::ids::SessionId;
 use super::folder::{Folder, Keep, is_missing};
 use crate::{
     Blob, Error, Result,
-    disk::Open,
+    disk::Look,
     name::{TEMPORARY, check_blob},
 };
 
@@ -32,9 +32,30 @@ pub(crate) fn put(folder: &Folder, session: SessionId, name: &str, bytes: &[u8])
 
 pub(crate) fn get(folder: &Folder, session: SessionId, name: &str) -> Result<Option<Bytes>> {
     check_blob(name)?;
-    let path = folder.layout.session(session).join(name);
-    let content = folder.read_if_there(&path, u64::MAX).map_err(|error| failed(name, &error))?;
-    Ok(content.map(Bytes::from))
+    let base = folder.layout.session(session);
+    let content = match is_plain(folder, &base, name) {
+        Ok(true) => folder.read_if_there(&base.join(name), u64::MAX),
+        Ok(false) => Ok(None),
+        Err(error) => Err(error),
+    };
+    Ok(content.map_err(|error| failed(name, &error))?.map(Bytes::from))
+}
+
+/// Whether it is a file of ours: no link on the way to it, and nothing that only looks like one.
+fn is_plain(folder: &Folder, base: &Path, name: &str) -> io::Result<bool> {
+    let mut at = base.to_owned();
+    let mut found = None;
+    for part in Path::new(name).components() {
+        if !matches!(found, None | Some(Look::Folder(_))) {
+            return Ok(false);
+        }
+        at.push(part);
+        found = match folder.disk.look(&at) {
+            Err(error) if is_missing(&error) => return Ok(false),
+            look => Some(look?),
+        };
+    }
+    Ok(matches!(found, Some(Look::File(_))))
 }
 
 /// The blobs below a folder, by name.
@@ -58,12 +79,14 @@ fn gather(folder: &Folder, base: &Path, below: &str, found: &mut Vec<Blob>) -> i
     };
     for name in names.iter().filter(|name| !name.starts_with(TEMPORARY)) {
         let name = format!("{below}/{name}");
-        match folder.open_if_there(&base.join(&name), Open::Read) {
-            Ok(Some(file)) => found.push(Blob { name, bytes: file.len()? }),
+        match folder.disk.look(&base.join(&name)) {
+            Ok(Look::File(stat)) => found.push(Blob { name, bytes: stat.bytes }),
+            Ok(Look::Folder(_)) => gather(folder, base, &name, found)?,
+            // A link, a pipe or the like was put there by somebody else.
+            Ok(Look::Other) => {}
             // Deleted in this very instant.
-            Ok(None) => {}
-            // Not a plain file: a folder.
-            Err(_) => gather(folder, base, &name, found)?,
+            Err(error) if is_missing(&error) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(())
@@ -79,6 +102,9 @@ fn make_parents(folder: &Folder, base: &Path, name: &str) -> io::Result<Vec<Path
     for part in parents.components() {
         let next = at.join(part);
         folder.disk.make_dir(&next)?;
+        if !matches!(folder.disk.look(&next)?, Look::Folder(_)) {
+            return Err(io::Error::other("a link stands where its folder should be"));
+        }
         holders.push(at);
         at = next;
     }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     CreateKey, Error, Result,
     disk::{DiskFile, Open},
-    seal::{Seal, Sealed},
+    seal::{self, Sealed},
 };
 
 /// Keys of one day; beyond it no create with a key is taken.
@@ -173,14 +173,14 @@ impl Loaded {
 /// A key as a line of the file.
 fn line_of(key: &CreateKey) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(key)?;
-    Seal::FULL.put(&mut line, 0);
+    seal::put(&mut line);
     line.push(b'\n');
     Ok(line)
 }
 
 /// `None`: the line is damaged. Lines of the time before there were sums are taken as they are.
 pub(crate) fn read_line(line: &[u8]) -> Option<CreateKey> {
-    match Seal::FULL.check(line) {
+    match seal::check(line) {
         Sealed::Bad => None,
         Sealed::Good(_) | Sealed::Unsealed => serde_json::from_slice(line).ok(),
     }

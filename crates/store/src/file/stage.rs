@@ -1,7 +1,12 @@
 //! A session that is put in place as a whole: its blobs first, its log under another name, and that name last of all.
 //! A folder without a log is no session, so whatever is cut before then has never been.
 
-use std::{io, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -119,10 +124,16 @@ impl Drop for FileStage {
             return;
         }
         let (disk, layout) = (&self.folder.disk, &self.folder.layout);
-        let session = self.session();
-        let _ = disk.remove(&layout.staged_log(session));
+        let base = layout.session(self.session());
+        let _ = disk.remove(&layout.staged_log(self.session()));
         for name in &self.blobs {
-            let _ = disk.remove(&layout.session(session).join(name));
+            let _ = disk.remove(&base.join(name));
+        }
+        // The innermost first; one that holds something else stays.
+        let parents = self.blobs.iter().flat_map(|name| Path::new(name).ancestors().skip(1));
+        let folders: BTreeSet<PathBuf> = parents.map(|parent| base.join(parent)).chain([base.clone()]).collect();
+        for folder in folders.iter().rev() {
+            let _ = disk.remove_dir(folder);
         }
     }
 }

@@ -37,6 +37,43 @@ fn a_lock_that_outlives_its_holder_is_waited_for() {
     letting_go.join().unwrap();
 }
 
+/// Whatever somebody put in the place of a file or of a folder: nothing outside is read or written, and nobody waits.
+#[tokio::test]
+async fn links_and_pipes_are_no_files_of_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, outside) = (folder.path().join("data"), folder.path().join("outside"));
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("secret.txt"), "secret").unwrap();
+    let store = open(&data);
+    store.create(session(1), &[created(session(1))]).await.unwrap();
+    store.blob_put(session(1), "artifacts/t/own.txt", Bytes::from_static(b"own")).await.unwrap();
+    let place = |name: &str| session_path(&data, 1, name);
+    std::os::unix::fs::symlink(outside.join("secret.txt"), place("artifacts/t/link.txt")).unwrap();
+    std::os::unix::fs::symlink(&outside, place("artifacts/all")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(place("artifacts/t/pipe.txt")).status().unwrap();
+    assert!(made.success());
+    let read = async {
+        for name in ["artifacts/t/link.txt", "artifacts/all/secret.txt", "artifacts/t/pipe.txt", "artifacts/t"] {
+            assert_eq!(store.blob_get(session(1), name).await.unwrap(), None, "{name}");
+        }
+        let listed = store.blob_list(session(1), "artifacts").await.unwrap();
+        assert_eq!(listed.iter().map(|blob| blob.name.as_str()).collect::<Vec<_>>(), ["artifacts/t/own.txt"]);
+        let written = store.blob_put(session(1), "artifacts/all/new.txt", Bytes::from_static(b"x")).await;
+        assert!(written.is_err() && !outside.join("new.txt").exists());
+        // Nor is a log, if it is a link or a pipe.
+        for (n, kind) in [(2, "link"), (3, "pipe")] {
+            fs::create_dir(session_path(&data, n, "")).unwrap();
+            let log = session_path(&data, n, "events.ndjson");
+            match kind {
+                "link" => std::os::unix::fs::symlink(session_path(&data, 1, "events.ndjson"), &log).unwrap(),
+                _ => assert!(std::process::Command::new("mkfifo").arg(&log).status().unwrap().success()),
+            }
+            assert!(store.head(session(n)).await.is_err(), "{kind}");
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), read).await.expect("nobody waits for a pipe");
+}
+
 #[tokio::test]
 async fn a_second_daemon_is_refused_by_name_and_the_epoch_counts_up() {
     let folder = tempfile::tempdir().unwrap();

@@ -18,6 +18,27 @@ async fn file() {
 }
 
 #[tokio::test]
+async fn a_stage_that_is_given_up_leaves_no_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let (id, beside) = (session(110), session(111));
+    for id in [id, beside] {
+        let mut stage = store.stage(id).await.unwrap();
+        stage.append(&[created(id)]).await.unwrap();
+        for name in ["artifacts/t/a.txt", "artifacts/t/u/b.txt", "attachments/c.txt"] {
+            stage.blob_put(name, Bytes::from_static(b"a")).await.unwrap();
+        }
+        let path = folder.path().join("sessions").join(id.to_string());
+        if id == beside {
+            std::fs::write(path.join("artifacts/mine.txt"), "not of this stage").unwrap();
+        }
+        drop(stage);
+        assert_eq!(path.exists(), id == beside);
+        assert!(!path.join("artifacts/t").exists() && !path.join("attachments").exists());
+    }
+}
+
+#[tokio::test]
 async fn memory() {
     contract(MemoryStore::new()).await;
 }

@@ -17,7 +17,7 @@ use rustyline::{
 };
 use tokio::sync::mpsc;
 
-use super::slash;
+use crate::slash;
 
 /// How many lines are remembered.
 const HISTORY_LINES_MAX: usize = 1000;
@@ -34,9 +34,15 @@ pub enum Typed {
 
 /// The editor waits for keys on a thread of its own, and only while it is asked to.
 pub struct Prompt {
-    ask: wait::Sender<String>,
+    ask: wait::Sender<Asked>,
     typed: mpsc::UnboundedReceiver<Typed>,
     above: Box<dyn ExternalPrinter + Send>,
+}
+
+/// What the editor is to show.
+struct Asked {
+    prompt: &'static str,
+    begun: String,
 }
 
 impl Prompt {
@@ -54,11 +60,11 @@ impl Prompt {
         // There may be none yet, or one that cannot be read: a chat works without.
         let _ = editor.load_history(&history);
         let above = Box::new(editor.create_external_printer()?);
-        let (ask, asked) = wait::channel::<String>();
+        let (ask, asked) = wait::channel::<Asked>();
         let (sender, typed) = mpsc::unbounded_channel();
         std::thread::spawn(move || {
-            while let Ok(prompt) = asked.recv() {
-                if sender.send(read(&mut editor, &prompt, &history)).is_err() {
+            while let Ok(asked) = asked.recv() {
+                if sender.send(read(&mut editor, &asked, &history)).is_err() {
                     return;
                 }
             }
@@ -66,9 +72,9 @@ impl Prompt {
         Ok(Self { ask, typed, above })
     }
 
-    /// Shows the prompt; `next` gives what becomes of it.
-    pub fn show(&self, prompt: &str) {
-        let _ = self.ask.send(prompt.to_owned());
+    /// Shows the prompt and what is typed already; `next` gives what becomes of it.
+    pub fn show(&self, prompt: &'static str, begun: String) {
+        let _ = self.ask.send(Asked { prompt, begun });
     }
 
     /// What was typed at the prompt that is shown. May be dropped while it waits.
@@ -84,8 +90,8 @@ impl Prompt {
     }
 }
 
-fn read(editor: &mut Editor<Words, FileHistory>, prompt: &str, history: &Path) -> Typed {
-    match editor.readline(prompt) {
+fn read(editor: &mut Editor<Words, FileHistory>, asked: &Asked, history: &Path) -> Typed {
+    match editor.readline_with_initial(asked.prompt, (&asked.begun, "")) {
         Ok(line) => {
             let _ = editor.append_history(history);
             Typed::Line(joined(&line))

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use tenure_client::{
-    Client, EventStream, Find, Item, Until,
+    Client, EventStream, Item, Until,
     print::{Detail, Printer, Tone},
 };
 use tenure_wire::{Approve, CreateSession, Event, Part, Scope, SendMessage, Verdict};
@@ -14,7 +14,7 @@ use super::{
     report::{Report, Seen},
 };
 use crate::{
-    daemon::{finder_here, insist},
+    daemon::{Way, finder_here, insist},
     exit::Problem,
     terminal::{self, Output},
 };
@@ -31,7 +31,7 @@ pub struct Story {
     repo: PathBuf,
     folder: PathBuf,
     client: Client,
-    find: Find,
+    way: Way,
     stream: EventStream,
     session: String,
     turn: String,
@@ -42,7 +42,7 @@ impl Story {
     /// Starts the daemon, makes a session and sends the request.
     pub async fn begin(stage: &Stage, output: Output, daemon: &mut Daemon) -> anyhow::Result<Story> {
         let (client, pid) = daemon.start().await?;
-        let find = finder_here(&stage.data);
+        let way = Way::waiting(finder_here(&stage.data));
         let create = CreateSession {
             workspace_path: stage.repo.to_string_lossy().into_owned(),
             model: Some(MODEL.into()),
@@ -50,7 +50,7 @@ impl Story {
             ..CreateSession::default()
         };
         let session = client.create(&create).await?.session_id;
-        let stream = client.events(&session, Until::Forever).finding(find.clone());
+        let stream = client.events(&session, Until::Forever).finding(way.find.clone());
         let message = SendMessage { parts: vec![Part::text(REQUEST)], ..SendMessage::default() };
         let turn = client.send(&session, &message).await?.turn_id;
         let turn = turn.ok_or_else(|| Problem::failed("no_turn", "the daemon started no turn", ""))?;
@@ -61,7 +61,7 @@ impl Story {
             repo: stage.repo.clone(),
             folder: stage.folder.clone(),
             client,
-            find,
+            way,
             stream,
             session,
             turn,
@@ -126,7 +126,7 @@ impl Story {
     /// Compares what was seen with the log and the workspace.
     pub async fn checked(mut self) -> anyhow::Result<Report> {
         let mut history = Seen::default();
-        let mut stream = self.client.events(&self.session, Until::Present).finding(self.find.clone());
+        let mut stream = self.client.events(&self.session, Until::Present).finding(self.way.find.clone());
         while let Some(item) = stream.next().await {
             history.push(&item?)?;
         }
@@ -157,7 +157,7 @@ impl Story {
             scope: Some(scope),
             ..Approve::default()
         };
-        insist(&self.client, &self.find, || self.client.approve(&self.session, &answer)).await?;
+        insist(&self.client, &self.way, || self.client.approve(&self.session, &answer)).await?;
         Ok(())
     }
 
@@ -172,7 +172,7 @@ impl Story {
             self.say(&format!("  {name} is {means}"))?;
         }
         self.say("An unknown call is for a person to look at first. The demo looks, and resumes the turn.")?;
-        insist(&self.client, &self.find, || self.client.resume(&self.session, &self.turn)).await?;
+        insist(&self.client, &self.way, || self.client.resume(&self.session, &self.turn)).await?;
         Ok(())
     }
 

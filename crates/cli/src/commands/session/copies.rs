@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::{
     commands::Context,
+    count::counted,
     exit::{Exit, Problem},
     lookup, terminal,
 };
@@ -84,19 +85,24 @@ pub async fn export(
         let message = format!("{} is there already", path.display());
         return Err(Problem::usage(message, "choose another file with --output, or write over it with --force").into());
     }
-    let mut archive = client.export(&session).await?;
     let failed = || format!("cannot write {}", path.display());
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Under its name there is a whole archive or none.
-    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(failed)?;
-    let bytes = copy(&mut archive, &mut file).await?;
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| {
+        let message = format!("{}: {} ({})", failed(), folder.display(), error.kind());
+        Problem::usage(message, "name a file in a folder that is there and can be written, with --output FILE")
+    })?;
+    let mut archive = client.export(&session).await?;
+    let bytes = copy(&mut archive, &mut file).await.with_context(failed)?;
     file.as_file().sync_all().with_context(failed)?;
     file.persist(&path).map_err(|error| error.error).with_context(failed)?;
     match context.output {
         terminal::Output::Json => {
             terminal::print_json(&json!({"session_id": session, "file": path, "bytes": bytes}))?;
         }
-        terminal::Output::Text => terminal::print_line(&format!("{} holds {session}: {bytes} bytes.", path.display()))?,
+        terminal::Output::Text => {
+            terminal::print_line(&format!("{} holds {session}: {}.", path.display(), counted(bytes, "byte")))?;
+        }
     }
     Ok(Exit::Ok)
 }
@@ -119,11 +125,14 @@ pub async fn import(
     workspace: Option<&Path>,
 ) -> anyhow::Result<Exit> {
     let workspace_path = workspace.map(folder).transpose()?;
+    let hint = "name a file that `tenure session export` made";
+    if file.is_dir() {
+        return Err(Problem::usage(format!("{} is a folder", file.display()), hint).into());
+    }
     let opened = match file == Path::new(DASH) {
         true => io::stdin().as_fd().try_clone_to_owned().map(File::from),
         false => File::open(file),
     };
-    let hint = "name a file that `tenure session export` made";
     let missing = |error| Problem::usage(format!("cannot read {}: {error}", file.display()), hint);
     let pieces = tokio::fs::File::from_std(opened.map_err(missing)?);
     let imported = client.import(stream::unfold(pieces, next_piece), as_new).await?;
@@ -135,7 +144,7 @@ pub async fn import(
     match context.output {
         terminal::Output::Json => terminal::print_json(&imported)?,
         terminal::Output::Text => {
-            terminal::print_line(&format!("{session_id} is here, with {seq} events."))?;
+            terminal::print_line(&format!("{session_id} is here, with {}.", counted(*seq, "event")))?;
             for name in missing {
                 terminal::note(&format!("{} was missing when it was exported.\n", tamed(name)));
             }
@@ -182,7 +191,7 @@ pub async fn purge(context: &Context, client: &Client, given: &str, yes: bool) -
 fn confirmed(session: &str, title: Option<&str>) -> anyhow::Result<bool> {
     if !terminal::is_interactive() {
         let message = "this removes the session for ever, and nobody can be asked";
-        return Err(Problem::usage(message, "say --yes").into());
+        return Err(Problem::usage(message, "say --yes if that is what you want").into());
     }
     let title = title.map(|title| format!(" ({})", tamed(title))).unwrap_or_default();
     terminal::note(&format!("Remove {session}{title} for ever? [y/N] "));

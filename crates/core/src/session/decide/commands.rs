@@ -21,7 +21,8 @@ impl Draft<'_> {
     pub(super) fn command(&mut self, command: Command, actor: Actor) -> Result<Answer, Refusal> {
         if self.state.life != Life::Open {
             let status = self.state.status();
-            return Err(Refusal::new("session_ended", format!("this session is {status}"), "create a new session"));
+            let hint = "go on in a fork of it (`tenure session fork`), or create a new session";
+            return Err(Refusal::new("session_ended", format!("this session is {status}"), hint));
         }
         if let Some(turn) = &self.state.turn
             && let Phase::Stopping(Stop::Cancel { end_session: true, .. }) = turn.phase

@@ -13,10 +13,14 @@ use crate::{
 };
 
 impl Session {
-    /// A turn whose model call or tool was cut is interrupted; one that only waits stays as it is.
+    /// A turn whose model call or tool was cut is interrupted; one that only waits stays as it is. One that waits behind
+    /// nothing, as a log from elsewhere may have it, starts.
     pub(super) fn recover(&self, classes: &[(CallId, CallClass)], partial: Partial, moment: &mut Moment) -> Decision {
         let mut draft = Draft::new(self, moment);
-        let Some(turn) = &self.turn else { return draft.done() };
+        let Some(turn) = &self.turn else {
+            draft.start_queued();
+            return draft.done();
+        };
         let called = turn.awaits_model() && !self.waits_for_compaction();
         let cut_model = called && turn.attempts.not_before.is_none_or(|at| at <= draft.moment.at);
         let cut_calls: Vec<&Call> =

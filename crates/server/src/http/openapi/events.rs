@@ -8,6 +8,7 @@ use tenure_core::{
     time::Timestamp,
 };
 use tenure_engine::is_of_status;
+use tenure_wire as wire;
 
 use super::{
     examples,
@@ -37,11 +38,16 @@ pub(super) fn components(schemas: &mut Schemas) -> Map<String, Value> {
     let of_status = |name: &String| Body::WIRE_TYPES.iter().any(|known| is_of_status(known) && name_of(known) == *name);
     let feed: Vec<String> =
         numbered.keys().filter(|name| of_status(name)).cloned().chain(["FeedResetEvent".to_owned()]).collect();
-    let all: Vec<String> =
-        numbered.keys().chain(deltas.keys()).cloned().chain(["StreamResetEvent".to_owned()]).collect();
+    let all: Vec<String> = numbered
+        .keys()
+        .chain(deltas.keys())
+        .cloned()
+        .chain(["StreamResetEvent".to_owned(), "LogDamagedEvent".to_owned()])
+        .collect();
     let mut components = numbered;
     components.extend(deltas);
     components.insert("StreamResetEvent".into(), reset());
+    components.insert("LogDamagedEvent".into(), log_damaged());
     components.insert("FeedResetEvent".into(), feed_reset());
     let about = "One event of a session's stream. Clients pass over types they do not know.";
     components.insert("Event".into(), one_of(about, &all));
@@ -161,6 +167,24 @@ fn reset() -> Value {
             "data": { "type": "object", "required": ["after"], "properties": { "after": { "type": "integer", "minimum": 0 } } },
         },
         "examples": [{ "type": "stream_reset", "session_id": examples::session(), "seq": 12, "data": { "after": 12 } }],
+    })
+}
+
+fn log_damaged() -> Value {
+    json!({
+        "type": "object",
+        "description": "The log is damaged: this is all of it that can be read, and the stream ends.",
+        "required": ["type", "session_id", "seq", "data"],
+        "properties": {
+            "seq": { "type": "integer", "minimum": 0, "description": "The last event that can be read." },
+            "session_id": { "$ref": "#/event/SessionId" },
+            "type": { "const": wire::LOG_DAMAGED },
+            "data": { "$ref": "#/components/schemas/Damage" },
+        },
+        "examples": [{
+            "type": wire::LOG_DAMAGED, "session_id": examples::session(), "seq": 12,
+            "data": { "kind": "unreadable", "from_seq": 13, "reason": "its checksum does not fit", "hint": "mend it with `tenure store repair`" },
+        }],
     })
 }
 

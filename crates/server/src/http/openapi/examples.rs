@@ -144,6 +144,7 @@ pub(super) fn view() -> wire::SessionView {
         spent: spent(),
         cost_micro_usd: Some(0),
         forked_from: None,
+        damage: vec![],
     }
 }
 

@@ -15,7 +15,11 @@ use tenure_engine::StreamItem;
 use tenure_wire as wire;
 
 use super::{
-    super::{artifacts, copies, events, logins, messages, query::Nothing, session, turn, usage},
+    super::{
+        copies, events, logins,
+        query::{Nothing, Page},
+        session, turn, usage,
+    },
     events::written,
     examples,
     operation::Operation,
@@ -123,7 +127,7 @@ fn messages(s: &mut Schemas) -> Vec<Operation> {
     let (message_id, turn_id) = (examples::message().to_string(), examples::turn().to_string());
     let accepted = wire::MessageAccepted { message_id, turn_id: Some(turn_id.clone()) };
     let in_turn = [("session", "$request.path.session"), ("turn", "$response.body#/turn_id")];
-    let list = wire::MessageList { messages: vec![examples::answer()], next: Some("5".into()) };
+    let list = wire::MessageList { messages: vec![examples::answer()], next: Some("5".into()), damage: vec![] };
     let (tool_call_id, action) = (examples::call().to_string(), wire::Verdict::Approve);
     let answered = wire::ApprovalAnswered { tool_call_id, action, scope: wire::Scope::Session };
     vec![
@@ -137,7 +141,7 @@ fn messages(s: &mut Schemas) -> Vec<Operation> {
             .refuses(&["empty_message", "bad_role", "unsupported_part", "queue_full"])
             .refuses_as(400, "unknown_attachment"),
         get("/v1/sessions/{session}/messages", "listMessages", tag, "Gives the conversation, the oldest message first.")
-            .query::<messages::Page>(s, json!({ "cursor": { "pattern": "^[0-9]{1,19}$" } }))
+            .query::<Page>(s, json!({ "cursor": { "pattern": "^[0-9]{1,19}$" } }))
             .answers(s, 200, "A page of it.", &list)
             .refuses(&["bad_cursor"]),
         post("/v1/sessions/{session}/approve", "answerApproval", tag, "Says yes or no to a tool call that waits for it.")
@@ -219,7 +223,7 @@ fn streams(s: &mut Schemas) -> Vec<Operation> {
     let tag = TAGS[3].0;
     const FEED_CURSOR: &str = "^(0|[1-9a-f][0-9a-f]{0,15})-(0|[1-9][0-9]{0,18})$";
     const SESSION_CURSOR: &str = "^[0-9]{1,19}(\\.[0-9]{1,19})?$";
-    let types = EventBody::WIRE_TYPES.iter().chain(&events::DELTA_TYPES).chain(&[events::STREAM_RESET]);
+    let types = EventBody::WIRE_TYPES.iter().chain(&events::DELTA_TYPES).chain(&events::NOTES);
     let types: Vec<&str> = types.copied().collect();
     let parameters = |cursor: &str| {
         let names = json!({ "type": "array", "minItems": 1, "items": { "enum": types } });
@@ -294,7 +298,7 @@ fn files(s: &mut Schemas) -> Vec<Operation> {
         )
         .refuses(&["unknown_attachment"]),
         get("/v1/sessions/{session}/artifacts", "listArtifacts", tag, "Lists what tools left behind.")
-            .query::<artifacts::Page>(s, json!({ "cursor": { "pattern": "^artifacts/" } }))
+            .query::<Page>(s, json!({ "cursor": { "pattern": "^artifacts/" } }))
             .answers(s, 200, "A page of them.", &artifacts)
             .refuses(&["bad_cursor"]),
         download(

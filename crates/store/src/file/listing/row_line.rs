@@ -10,7 +10,7 @@ use tenure_core::{
     time::Timestamp,
 };
 
-use crate::{Row, seal::Seal};
+use crate::{Row, seal};
 
 #[derive(Serialize, Deserialize)]
 struct RowLine {
@@ -50,7 +50,7 @@ pub(super) fn line_of(row: &Row) -> io::Result<Vec<u8>> {
         spent: (row.spent != Spent::default()).then(|| packed(&row.spent)),
     };
     let mut line = serde_json::to_vec(&line)?;
-    Seal::FULL.put(&mut line, 0);
+    seal::put(&mut line);
     line.push(b'\n');
     Ok(line)
 }
@@ -72,14 +72,14 @@ struct PurgedLine {
 
 pub(super) fn purged(session: SessionId) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(&PurgedLine { purged: session })?;
-    Seal::FULL.put(&mut line, 0);
+    seal::put(&mut line);
     line.push(b'\n');
     Ok(line)
 }
 
 /// `None`: the line is none of the listing, or a damaged one.
 pub(crate) fn read(line: &[u8]) -> Option<Said> {
-    if Seal::FULL.check(line).is_bad() {
+    if seal::check(line).is_bad() {
         return None;
     }
     match line.starts_with(PURGED_OPENS) {

@@ -9,7 +9,7 @@ use super::flip;
 use crate::{
     delta_line,
     file::{folder::Folder, keys, lines::position_of_line_end, listing},
-    seal::{Seal, Sealed},
+    seal::{self, Sealed},
 };
 
 /// These files are small; what is larger is none of them.
@@ -67,7 +67,7 @@ pub(super) fn is_delta(line: &[u8], turn: TurnId) -> bool {
 
 /// Whether a record of a turn is as it was written.
 pub(super) fn is_record(content: &[u8]) -> bool {
-    !Seal::FULL.check(content).is_bad() && serde_json::from_slice::<serde::de::IgnoredAny>(content).is_ok()
+    !seal::check(content).is_bad() && serde_json::from_slice::<serde::de::IgnoredAny>(content).is_ok()
 }
 
 /// The lines of the keys with every damaged one mended where one bit does it; and how many were mended and are lost.
@@ -124,17 +124,17 @@ fn mend_key(piece: &[u8], after: &[u8]) -> Option<(Vec<u8>, usize)> {
 }
 
 fn is_sealed_key(line: &[u8]) -> bool {
-    matches!(Seal::FULL.check(line), Sealed::Good(_)) && is_key(line)
+    matches!(seal::check(line), Sealed::Good(_)) && is_key(line)
 }
 
 /// An object with one bit turned such that its sum fits.
 fn mend_sealed(object: &[u8]) -> Option<Vec<u8>> {
-    let (body, suffix) = Seal::FULL.parts(object)?;
-    let right = Seal::FULL.suffix_of(body);
+    let (body, suffix) = seal::parts(object)?;
+    let right = seal::suffix_of(body);
     if flip::differing_bits(suffix, right.as_bytes()) == 1 {
         return Some([body, right.as_bytes()].concat());
     }
-    let mended = flip::find(body, 0, &|hash| Seal::FULL.suffix_with(hash).as_bytes() == suffix)?;
+    let mended = flip::find(body, 0, &|hash| seal::suffix_with(hash).as_bytes() == suffix)?;
     Some([&mended[..], suffix].concat())
 }
 

@@ -44,8 +44,8 @@ pub fn help() -> String {
     }
     text.push_str(
         "\nEverything else is a message. A line that ends in \\ goes on in the next one.\n\
-         While the agent works, what you type is passed on to it; Ctrl-C cancels its turn,\n\
-         and a second one leaves it to itself.\n",
+         While the agent works, what you type is passed on to it; Ctrl-C cancels its\n\
+         turn, and a second one leaves it to itself.\n",
     );
     text
 }
@@ -96,6 +96,12 @@ mod tests {
         for bad in ["/model", "/exit now", "/hepl"] {
             assert!(parse(bad).unwrap().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_help_fits_a_terminal() {
+        let widest = help().lines().map(str::len).max();
+        assert!(widest <= Some(80), "{widest:?}");
     }
 
     #[test]
