@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     io,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -54,7 +55,24 @@ impl Logs {
     /// The log of a session that exists.
     pub async fn get(self: &Arc<Self>, session: SessionId) -> Result<Arc<Log>> {
         let log = self.open(session, Missing::Refuse).await?;
-        if log.exists() { Ok(log) } else { Err(Error::NoSession(session)) }
+        if log.exists() { Ok(log) } else { Err(self.absent(session)) }
+    }
+
+    /// Why there is no log: there is no session, or its log was lost.
+    fn absent(&self, session: SessionId) -> Error {
+        match self.is_lost(session) {
+            true => Error::Damaged { session, seq: 0, why: "its log is lost".into() },
+            false => Error::NoSession(session),
+        }
+    }
+
+    /// Whether it has what only a session that had events has.
+    fn is_lost(&self, session: SessionId) -> bool {
+        let layout = &self.folder.layout;
+        let lived = |path: &Path| self.folder.disk.list(path).is_ok_and(|names| !names.is_empty());
+        self.folder.disk.stat(&layout.snapshot(session)).is_ok()
+            || lived(&layout.turns(session))
+            || lived(&layout.spools(session))
     }
 
     /// The log of a session that exists or is about to: its first decision may still have to come.
@@ -111,9 +129,14 @@ impl Logs {
         let taken = blocking(move || {
             let there = match &*guard {
                 Some(log) => log.exists(),
-                None => logs.open_file(session, Missing::Refuse)?.exists(),
+                None => match logs.open_file(session, Missing::Refuse) {
+                    Ok(log) => log.exists(),
+                    Err(Error::NoSession(_) | Error::Damaged { .. }) => false,
+                    Err(error) => return Err(error),
+                },
             };
-            if !there {
+            // What is left of a session whose log is lost can go as well.
+            if !there && !logs.is_lost(session) {
                 return Err(Error::NoSession(session));
             }
             work()?;
@@ -181,7 +204,7 @@ impl Logs {
         let path = self.folder.layout.log(session);
         let file = match self.folder.open_if_there(&path, Open::Existing).map_err(failed)? {
             Some(file) => file,
-            None if missing == Missing::Refuse => return Err(Error::NoSession(session)),
+            None if missing == Missing::Refuse => return Err(self.absent(session)),
             None => {
                 self.folder.disk.make_dir(&self.folder.layout.session(session)).map_err(failed)?;
                 self.folder.disk.open(&path, Open::Create).map_err(failed)?

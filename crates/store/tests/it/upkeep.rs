@@ -332,8 +332,16 @@ async fn a_lost_log_is_damage_and_what_is_left_stays() {
         let lost = |finding: &&tenure_store::upkeep::Finding| finding.what.contains("its log is lost");
         assert_eq!(found.findings.iter().filter(lost).count(), 1, "{:?}", found.findings);
         assert!(!found.is_clean());
+        let plan = upkeep::plan_repair(folder.path(), now(), &mut |_, _| {}).unwrap();
+        assert_eq!(plan.left.iter().filter(lost).count(), 1, "a plan tells what it cannot mend");
         repair(folder.path());
         assert!(folder.path().join(of_session(1, "session.json")).exists());
+        let store = open_unsynced(folder.path());
+        let head = store.head(session(1)).await;
+        assert!(matches!(head, Err(tenure_store::Error::Damaged { seq: 0, .. })), "{head:?}");
+        store.purge(session(1)).await.unwrap();
+        assert!(!folder.path().join(of_session(1, "session.json")).exists(), "what is left can be put away");
+        assert!(matches!(store.head(session(1)).await, Err(tenure_store::Error::NoSession(_))));
     }
 }
 

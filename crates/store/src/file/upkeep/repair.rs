@@ -7,7 +7,7 @@ use serde::Serialize;
 use tenure_core::{ids::SessionId, time::Timestamp};
 
 use super::{
-    CheckOptions, Finding, Level, Progress, blobs, check,
+    CheckOptions, Finding, Level, Progress, Remedy, blobs, check,
     examine::{self, Examined, Kind},
     line_files,
     logs::Told,
@@ -61,11 +61,10 @@ pub(super) fn repair(folder: &Folder, mode: Mode, now: Timestamp, progress: Prog
     mender.shared().map_err(failed)?;
     let mut done = mender.done;
     let options = CheckOptions { sessions: vec![], patience: Duration::ZERO };
-    if mode == Mode::Mend {
-        let mut left = check::check(folder, &options, progress)?.findings;
-        left.retain(|finding| finding.level == Level::Damage);
-        done.left = left;
-    }
+    done.left = check::check(folder, &options, progress)?.findings;
+    // A plan leaves what it would mend, which is told already.
+    done.left
+        .retain(|finding| finding.level == Level::Damage && (mode == Mode::Mend || finding.remedy == Remedy::None));
     Ok(done)
 }
 
