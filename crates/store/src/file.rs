@@ -115,7 +115,7 @@ impl FileStore {
         let lock = Lock::take(&folder)?;
         trash::empty(&folder);
         let marks = Arc::new(Marks::new(folder.clone(), lock));
-        let logs = Arc::new(Logs::new(folder.clone(), marks.list()?));
+        let logs = Arc::new(Logs::new(folder.clone(), marks.list()?, options.durability));
         Ok(Arc::new(FileStore {
             logs,
             marks,

@@ -9,7 +9,7 @@ use std::{
 
 use tenure_core::ids::SessionId;
 
-use super::{blocking, folder::Folder, log::Log, log::ends_at, snapshot};
+use super::{Durability, blocking, folder::Folder, log::Log, log::ends_at, snapshot};
 use crate::{
     Error, Result,
     disk::{DiskFile, Open},
@@ -24,6 +24,7 @@ pub(crate) struct Logs {
     slots: Mutex<Slots>,
     /// Sessions that an earlier life left open: it may have written to their logs without syncing.
     unsynced: Mutex<HashSet<SessionId>>,
+    durability: Durability,
 }
 
 #[derive(Default)]
@@ -48,8 +49,9 @@ enum Missing {
 }
 
 impl Logs {
-    pub fn new(folder: Arc<Folder>, left_open: Vec<SessionId>) -> Self {
-        Self { folder, slots: Mutex::default(), unsynced: Mutex::new(left_open.into_iter().collect()) }
+    pub fn new(folder: Arc<Folder>, left_open: Vec<SessionId>, durability: Durability) -> Self {
+        let unsynced = Mutex::new(left_open.into_iter().collect());
+        Self { folder, slots: Mutex::default(), unsynced, durability }
     }
 
     /// The log of a session that exists.
@@ -210,7 +212,7 @@ impl Logs {
                 self.folder.disk.open(&path, Open::Create).map_err(failed)?
             }
         };
-        let from = self.known_place(session, &*file);
+        let (from, told_seq) = self.known_place(session, &*file);
         if self.is_unsynced(session) {
             // What a killed daemon wrote may only be in the page cache, and so may the file's name; it is neither shown
             // nor built on before it is safe. What a snapshot speaks of was synced before.
@@ -219,15 +221,19 @@ impl Logs {
             self.folder.disk.sync_dir(&self.folder.layout.sessions()).map_err(failed)?;
             self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
         }
-        Log::open(self.folder.clone(), session, file, from)
+        // A snapshot is only taken of what the log holds for good.
+        let expected_seq = if self.durability == Durability::Power { told_seq } else { 0 };
+        Log::open(self.folder.clone(), session, file, from, expected_seq)
     }
 
-    /// A place up to which the log was good when its snapshot was taken; the start if there is none that fits.
-    fn known_place(&self, session: SessionId, file: &dyn DiskFile) -> Place {
-        snapshot::read(&self.folder, session)
-            .map(|snapshot| snapshot.place)
-            .filter(|place| ends_at(file, place).unwrap_or(false))
-            .unwrap_or(Place::START)
+    /// A place up to which the log was good when its snapshot was taken; the start if there is none that fits. And the
+    /// last event that the snapshot knows of.
+    fn known_place(&self, session: SessionId, file: &dyn DiskFile) -> (Place, u64) {
+        let Some(place) = snapshot::read(&self.folder, session).map(|snapshot| snapshot.place) else {
+            return (Place::START, 0);
+        };
+        let told_seq = place.seq;
+        (Some(place).filter(|place| ends_at(file, place).unwrap_or(false)).unwrap_or(Place::START), told_seq)
     }
 
     fn slots(&self) -> std::sync::MutexGuard<'_, Slots> {

@@ -345,6 +345,24 @@ async fn a_lost_log_is_damage_and_what_is_left_stays() {
     }
 }
 
+/// One session that cannot be read does not keep the others from being mended.
+#[tokio::test]
+async fn a_log_that_is_no_file_stops_no_repair() {
+    let folder = fast_folder();
+    write(folder.path()).await;
+    let odd = folder.path().join(of_session(1, "events.ndjson"));
+    fs::remove_file(&odd).unwrap();
+    fs::create_dir(&odd).unwrap();
+    let other = folder.path().join(of_session(2, "events.ndjson"));
+    let good = fs::read(&other).unwrap();
+    let mut bad = good.clone();
+    bad[40] ^= 1;
+    fs::write(&other, bad).unwrap();
+    let done = upkeep::repair(folder.path(), now(), &mut |_, _| {}).unwrap();
+    assert_eq!(fs::read(&other).unwrap(), good);
+    assert!(done.left.iter().any(|finding| finding.session_id == Some(session(1))), "{:?}", done.left);
+}
+
 /// A listing that is made again tells what the logs tell, with and without snapshots.
 #[tokio::test]
 async fn a_listing_made_again_is_as_it_was() {

@@ -56,7 +56,11 @@ pub(super) fn repair(folder: &Folder, mode: Mode, now: Timestamp, progress: Prog
     let sessions = examine::sessions(folder).map_err(failed)?;
     for (done, session) in sessions.iter().enumerate() {
         progress(done as u64, sessions.len() as u64);
-        mender.session(*session).map_err(failed)?;
+        // What cannot be read or written is found again by the check, and named; the others are mended all the same.
+        match mender.session(*session) {
+            Err(error) if is_full(&error) => return Err(failed(error)),
+            Ok(()) | Err(_) => {}
+        }
     }
     mender.shared().map_err(failed)?;
     let mut done = mender.done;
@@ -66,6 +70,14 @@ pub(super) fn repair(folder: &Folder, mode: Mode, now: Timestamp, progress: Prog
     done.left
         .retain(|finding| finding.level == Level::Damage && (mode == Mode::Mend || finding.remedy == Remedy::None));
     Ok(done)
+}
+
+/// Nothing more can be mended where nothing can be written.
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
+    )
 }
 
 struct Mender<'a> {
