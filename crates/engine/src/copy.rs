@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use bytes::Bytes;
 use tenure_core::{
     command::Refusal,
-    event::Body,
+    event::{Body, NamedBlob},
     ids::SessionId,
     session::{Decision, Session},
 };
@@ -22,9 +22,15 @@ pub(crate) struct Copy {
     id: SessionId,
     stage: Box<dyn Stage>,
     state: Option<Session>,
-    /// The files that events name, with their digest where that is told.
-    blobs: BTreeMap<String, Option<String>>,
+    /// The files that events name, with their size and digest where those are told.
+    blobs: BTreeMap<String, Told>,
     lines: LogWriter,
+}
+
+/// What an event tells of a file.
+pub(crate) struct Told {
+    pub(crate) bytes: Option<u64>,
+    pub(crate) digest: Option<String>,
 }
 
 /// Whether a copy still has to be made.
@@ -86,7 +92,8 @@ impl Copy {
 
     fn fold(&mut self, event: &tenure_core::event::Event) -> Result<(), Error> {
         check_names(&event.body)?;
-        let named = event.body.blobs().map(|blob| (blob.name.to_owned(), blob.digest.map(str::to_owned)));
+        let told = |blob: &NamedBlob<'_>| Told { bytes: blob.bytes, digest: blob.digest.map(str::to_owned) };
+        let named = event.body.blobs().map(|blob| (blob.name.to_owned(), told(&blob)));
         self.blobs.extend(named);
         match &mut self.state {
             Some(state) => state.apply(event),
@@ -104,7 +111,7 @@ impl Copy {
     }
 
     /// The blobs that the events speak of.
-    pub fn blobs(&self) -> &BTreeMap<String, Option<String>> {
+    pub fn blobs(&self) -> &BTreeMap<String, Told> {
         &self.blobs
     }
 

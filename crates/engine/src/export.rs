@@ -1,6 +1,6 @@
 //! A session as one file, made while it is read: in bounded memory, and without stopping the session.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use tenure_core::{command::Refusal, ids::SessionId, session::TurnStatus};
@@ -59,7 +59,7 @@ impl Engine {
 /// Goes through the log once, for what stands at the archive's beginning.
 async fn describe(store: &dyn Store, manifest: &mut Manifest) -> Result<(), Error> {
     let mut log = LogWriter::new();
-    let (mut lines, mut names, mut after) = (Vec::new(), BTreeSet::new(), 0);
+    let (mut lines, mut names, mut after) = (Vec::new(), BTreeMap::new(), 0);
     while after < manifest.seq {
         let page = store.read(manifest.session_id, after, Limit::default()).await?;
         let Some(last) = page.last() else { break };
@@ -67,17 +67,20 @@ async fn describe(store: &dyn Store, manifest: &mut Manifest) -> Result<(), Erro
         for stored in page.iter().filter(|stored| stored.seq <= manifest.seq) {
             lines.clear();
             log.push(stored, &mut lines);
-            names.extend(stored.parse()?.body.blobs().map(|blob| blob.name.to_owned()));
+            let named = stored.parse()?.body;
+            names.extend(named.blobs().map(|blob| (blob.name.to_owned(), blob.digest.map(str::to_owned))));
         }
     }
     (manifest.log_bytes, manifest.log_sum) = (log.bytes(), log.sum());
-    for name in names {
-        match store.blob_get(manifest.session_id, &name).await? {
-            Some(content) => {
-                let digest = blake3::hash(&content).to_hex().to_string();
-                manifest.blobs.push(BlobEntry { name, bytes: content.len() as u64, digest });
+    for (name, kept) in names {
+        let content = store.blob_get(manifest.session_id, &name).await?;
+        let found = content.map(|content| (content.len() as u64, blake3::hash(&content).to_hex().to_string()));
+        match found {
+            Some((bytes, digest)) if kept.is_none_or(|kept| kept == digest) => {
+                manifest.blobs.push(BlobEntry { name, bytes, digest });
             }
-            None => manifest.missing.push(name),
+            // One that the disk has changed is as good as none: an archive that holds it could not be imported.
+            Some(_) | None => manifest.missing.push(name),
         }
     }
     Ok(())

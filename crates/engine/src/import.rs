@@ -7,7 +7,7 @@ use tenure_core::{
     command::{Refusal, digest_of},
     event::{Actor, SessionForked},
     ids::SessionId,
-    session::{self, Session, TurnStatus},
+    session::{self, Session},
 };
 use tenure_store::{CreateKey, LogReader};
 use tokio::runtime::Handle;
@@ -124,11 +124,14 @@ impl Engine {
 
 /// Nothing of it may start by itself: it would be done here and where it comes from.
 fn check_rest(state: &Session) -> Result<(), Error> {
-    let running = state.turn.as_ref().is_some_and(|turn| turn.status() == TurnStatus::Running);
-    let (message, hint) = match (running, state.queue.is_empty()) {
-        (false, true) => return Ok(()),
-        (true, _) => ("a turn runs in this session", "import it as a new session: there the turn waits to be resumed"),
-        (false, false) => (
+    // An approval that expires goes on by itself too.
+    let (message, hint) = match (state.wanted().is_empty(), state.queue.is_empty()) {
+        (true, true) => return Ok(()),
+        (false, _) => (
+            "a turn of this session goes on by itself",
+            "import it as a new session: there the turn waits to be resumed",
+        ),
+        (true, false) => (
             "a turn waits in the queue of this session",
             "import it as a new session: there its message can be sent again",
         ),
@@ -191,8 +194,12 @@ fn check_blobs(manifest: &Manifest, copy: &Copy) -> Result<(), Error> {
     if !told.iter().copied().eq(copy.blobs().keys().map(String::as_str)) {
         return Err(no_copy("its files are not those that its log names".into()));
     }
-    let is_other =
-        |blob: &&BlobEntry| matches!(copy.blobs().get(&blob.name), Some(Some(digest)) if *digest != blob.digest);
+    let is_other = |blob: &&BlobEntry| {
+        copy.blobs().get(&blob.name).is_some_and(|told| {
+            told.digest.as_ref().is_some_and(|digest| *digest != blob.digest)
+                || told.bytes.is_some_and(|bytes| bytes != blob.bytes)
+        })
+    };
     match manifest.blobs.iter().find(is_other) {
         Some(blob) => Err(no_copy(format!("'{}' is not the file that its log names", blob.name))),
         None => Ok(()),

@@ -16,8 +16,8 @@ use crate::Error;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnRecord {
+    /// Its session is not told: the record stands in that one's folder, and is written twice a turn.
     pub id: TurnId,
-    pub session_id: SessionId,
     /// The last event it holds.
     pub seq: u64,
     pub status: RecordStatus,
@@ -111,7 +111,6 @@ impl TurnRecord {
         };
         Some(TurnRecord {
             id,
-            session_id: event.session_id,
             seq: event.seq,
             status: RecordStatus::Pending,
             created_at: event.ts,

@@ -115,7 +115,7 @@ impl FileStore {
         let lock = Lock::take(&folder)?;
         trash::empty(&folder);
         let marks = Arc::new(Marks::new(folder.clone(), lock));
-        let logs = Arc::new(Logs::new(folder.clone(), marks.list()?));
+        let logs = Arc::new(Logs::new(folder.clone(), marks.list()?, options.durability));
         Ok(Arc::new(FileStore {
             logs,
             marks,
@@ -342,7 +342,7 @@ impl Store for FileStore {
         if self.logs.is_unsynced(session) {
             // Opening syncs what an earlier life left; without the mark nobody would do it later.
             match self.logs.get(session).await {
-                Ok(_) | Err(Error::NoSession(_)) => {}
+                Ok(_) | Err(Error::NoSession(_) | Error::Damaged { .. }) => {}
                 Err(error) => return Err(error),
             }
         }

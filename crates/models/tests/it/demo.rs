@@ -28,7 +28,7 @@ fn demo() -> ScriptedModel {
 
 /// What the model is shown after each of its replies, as in a demo with its crash.
 const NEWS: [&str; 6] = [
-    "#!/bin/sh",
+    GREET,
     "The outcome of this call is unknown.",
     "release 2030-01-01T00:00:00Z",
     "patched",
@@ -81,8 +81,15 @@ async fn the_story_runs_from_start_to_end_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_crash_the_same_calls_are_made() {
-    let calm = ["", "All mirrors know.", "", "", "", ""];
+    let calm = [GREET, "All mirrors know.", "", "", "", ""];
     assert_eq!(story(&calm).await, story(&NEWS).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_folder_of_somebodys_own_it_only_looks() {
+    let elsewhere = ["there is no file greet.sh", "hello", "and now?", "there is no file greet.sh", "", ""];
+    let calls: Vec<_> = story(&elsewhere).await.into_iter().take(3).flatten().map(|(name, _)| name).collect();
+    assert_eq!(calls, ["read_file", "read_file"]);
 }
 
 #[test]

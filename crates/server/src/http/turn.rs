@@ -73,5 +73,5 @@ pub(crate) async fn show(
         () = app.stop.cancelled() => app.engine.turn(session, turn, None).await?,
         () = caller.life.cancelled() => return Err(unauthorized()),
     };
-    Ok(json(StatusCode::OK, &view::turn(record)))
+    Ok(json(StatusCode::OK, &view::turn(session, record)))
 }

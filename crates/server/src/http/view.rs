@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tenure_core::{
     budget,
+    ids::SessionId,
     message::{Attachment, MessageRef, Role},
     model,
     session::{Call, CallState, Origin, Session, Turn},
@@ -91,10 +92,10 @@ pub(crate) fn attachment(attachment: &Attachment) -> wire::AttachmentView {
     wire::AttachmentView { r#ref, mime_type, bytes, digest }
 }
 
-pub(crate) fn turn(record: TurnRecord) -> wire::TurnView {
+pub(crate) fn turn(session: SessionId, record: TurnRecord) -> wire::TurnView {
     wire::TurnView {
         id: record.id.to_string(),
-        session_id: record.session_id.to_string(),
+        session_id: session.to_string(),
         seq: record.seq,
         status: word(&record.status),
         created_at: record.created_at.to_string(),

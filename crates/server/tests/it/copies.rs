@@ -234,6 +234,38 @@ async fn a_question_travels_and_a_running_turn_does_not() {
     here.post(&format!("/v1/sessions/{session}/cancel"), json!({})).await.ok();
 }
 
+/// It would end by itself in both places, and the turn would go on in both.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_expires_does_not_travel_under_its_id() {
+    let (here, there) = (Daemon::start().await, Daemon::start().await);
+    let steps = json!([call_step("shell", json!({ "command": "true" })), text_step("done")]);
+    let policy = json!({ "policy": { "approval": { "expires_after_ms": 600_000 } } });
+    let session = here.scripted(steps, policy).await;
+    here.say(&session, "go").await;
+    here.approval(&session).await;
+    let archive = export(&here, &session).await;
+    import(&there, archive.clone(), "").await.refused(409, "turn_running");
+    import(&there, archive, "?as_new=true").await.ok();
+}
+
+/// A file that the disk has changed is told to be missing: an archive with it could never be imported.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_holds_no_file_that_is_not_what_was_kept() {
+    let here = Daemon::on_disk(Arc::new(tempfile::tempdir().unwrap())).await;
+    let there = Daemon::start().await;
+    let session = full_session(&here).await;
+    let folder = here.data().join("sessions").join(&session).join("attachments");
+    let file = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[0] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let archive = export(&here, &session).await;
+    let manifest: Value = serde_json::from_slice(&unpacked(&archive)[0].1).unwrap();
+    let name = format!("attachments/{}", file.file_name().unwrap().to_str().unwrap());
+    assert_eq!(manifest["missing"], json!([name]));
+    import(&there, archive, "").await.ok();
+}
+
 /// The files of an archive.
 pub fn unpacked(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();

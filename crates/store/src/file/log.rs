@@ -81,11 +81,22 @@ enum Mend {
 }
 
 impl Log {
-    /// Opens a log and checks it from `from` on, which must be the end of a decision. A torn tail is cut on the way.
-    pub fn open(folder: Arc<Folder>, session: SessionId, file: Box<dyn DiskFile>, from: Place) -> Result<Log> {
+    /// Opens a log and checks it from `from` on, which must be the end of a decision. A torn tail is cut on the way. One
+    /// that ends before an event that is known to have been in it has lost its end, which no crash takes.
+    pub fn open(
+        folder: Arc<Folder>,
+        session: SessionId,
+        file: Box<dyn DiskFile>,
+        from: Place,
+        expected_seq: u64,
+    ) -> Result<Log> {
         let failed = |error: io::Error| Error::disk(format_args!("to read the log of {session}"), &error);
         let scan = scan(&*file, from, file.len().map_err(failed)?).map_err(failed)?;
         let (damage, mend) = match scan.tail {
+            Tail::Clean | Tail::Torn if scan.tip.seq < expected_seq => {
+                let why = format!("its end is lost: it held event {expected_seq}");
+                (Some(Damage { seq: scan.tip.seq, why }), None)
+            }
             Tail::Clean => (None, None),
             Tail::Torn => (None, Some(Mend::KeepAside)),
             Tail::Bad { why } => (Some(Damage { seq: scan.tip.seq, why }), None),

@@ -3,12 +3,13 @@
 use std::{
     collections::{HashMap, HashSet},
     io,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use tenure_core::ids::SessionId;
 
-use super::{blocking, folder::Folder, log::Log, log::ends_at, snapshot};
+use super::{Durability, blocking, folder::Folder, log::Log, log::ends_at, snapshot};
 use crate::{
     Error, Result,
     disk::{DiskFile, Open},
@@ -23,6 +24,7 @@ pub(crate) struct Logs {
     slots: Mutex<Slots>,
     /// Sessions that an earlier life left open: it may have written to their logs without syncing.
     unsynced: Mutex<HashSet<SessionId>>,
+    durability: Durability,
 }
 
 #[derive(Default)]
@@ -47,14 +49,32 @@ enum Missing {
 }
 
 impl Logs {
-    pub fn new(folder: Arc<Folder>, left_open: Vec<SessionId>) -> Self {
-        Self { folder, slots: Mutex::default(), unsynced: Mutex::new(left_open.into_iter().collect()) }
+    pub fn new(folder: Arc<Folder>, left_open: Vec<SessionId>, durability: Durability) -> Self {
+        let unsynced = Mutex::new(left_open.into_iter().collect());
+        Self { folder, slots: Mutex::default(), unsynced, durability }
     }
 
     /// The log of a session that exists.
     pub async fn get(self: &Arc<Self>, session: SessionId) -> Result<Arc<Log>> {
         let log = self.open(session, Missing::Refuse).await?;
-        if log.exists() { Ok(log) } else { Err(Error::NoSession(session)) }
+        if log.exists() { Ok(log) } else { Err(self.absent(session)) }
+    }
+
+    /// Why there is no log: there is no session, or its log was lost.
+    fn absent(&self, session: SessionId) -> Error {
+        match self.is_lost(session) {
+            true => Error::Damaged { session, seq: 0, why: "its log is lost".into() },
+            false => Error::NoSession(session),
+        }
+    }
+
+    /// Whether it has what only a session that had events has.
+    fn is_lost(&self, session: SessionId) -> bool {
+        let layout = &self.folder.layout;
+        let lived = |path: &Path| self.folder.disk.list(path).is_ok_and(|names| !names.is_empty());
+        self.folder.disk.stat(&layout.snapshot(session)).is_ok()
+            || lived(&layout.turns(session))
+            || lived(&layout.spools(session))
     }
 
     /// The log of a session that exists or is about to: its first decision may still have to come.
@@ -111,9 +131,14 @@ impl Logs {
         let taken = blocking(move || {
             let there = match &*guard {
                 Some(log) => log.exists(),
-                None => logs.open_file(session, Missing::Refuse)?.exists(),
+                None => match logs.open_file(session, Missing::Refuse) {
+                    Ok(log) => log.exists(),
+                    Err(Error::NoSession(_) | Error::Damaged { .. }) => false,
+                    Err(error) => return Err(error),
+                },
             };
-            if !there {
+            // What is left of a session whose log is lost can go as well.
+            if !there && !logs.is_lost(session) {
                 return Err(Error::NoSession(session));
             }
             work()?;
@@ -181,13 +206,13 @@ impl Logs {
         let path = self.folder.layout.log(session);
         let file = match self.folder.open_if_there(&path, Open::Existing).map_err(failed)? {
             Some(file) => file,
-            None if missing == Missing::Refuse => return Err(Error::NoSession(session)),
+            None if missing == Missing::Refuse => return Err(self.absent(session)),
             None => {
                 self.folder.disk.make_dir(&self.folder.layout.session(session)).map_err(failed)?;
                 self.folder.disk.open(&path, Open::Create).map_err(failed)?
             }
         };
-        let from = self.known_place(session, &*file);
+        let (from, told_seq) = self.known_place(session, &*file);
         if self.is_unsynced(session) {
             // What a killed daemon wrote may only be in the page cache, and so may the file's name; it is neither shown
             // nor built on before it is safe. What a snapshot speaks of was synced before.
@@ -196,15 +221,19 @@ impl Logs {
             self.folder.disk.sync_dir(&self.folder.layout.sessions()).map_err(failed)?;
             self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
         }
-        Log::open(self.folder.clone(), session, file, from)
+        // A snapshot is only taken of what the log holds for good.
+        let expected_seq = if self.durability == Durability::Power { told_seq } else { 0 };
+        Log::open(self.folder.clone(), session, file, from, expected_seq)
     }
 
-    /// A place up to which the log was good when its snapshot was taken; the start if there is none that fits.
-    fn known_place(&self, session: SessionId, file: &dyn DiskFile) -> Place {
-        snapshot::read(&self.folder, session)
-            .map(|snapshot| snapshot.place)
-            .filter(|place| ends_at(file, place).unwrap_or(false))
-            .unwrap_or(Place::START)
+    /// A place up to which the log was good when its snapshot was taken; the start if there is none that fits. And the
+    /// last event that the snapshot knows of.
+    fn known_place(&self, session: SessionId, file: &dyn DiskFile) -> (Place, u64) {
+        let Some(place) = snapshot::read(&self.folder, session).map(|snapshot| snapshot.place) else {
+            return (Place::START, 0);
+        };
+        let told_seq = place.seq;
+        (Some(place).filter(|place| ends_at(file, place).unwrap_or(false)).unwrap_or(Place::START), told_seq)
     }
 
     fn slots(&self) -> std::sync::MutexGuard<'_, Slots> {

@@ -2,7 +2,10 @@
 
 use std::io;
 
-use super::lines::{Lines, Next};
+use super::{
+    lines::{Lines, Next},
+    upkeep::flip,
+};
 use crate::{
     disk::DiskFile,
     line::{Checked, LINE_BYTES_MAX, LINE_OPENS, Line, Place},
@@ -10,6 +13,8 @@ use crate::{
 
 /// Places in one bad line that are tried as the start of another.
 const STARTS_MAX: usize = 16;
+/// Of longer lines no bit is looked for when a log is opened: it would take too long.
+const ROTTED_BYTES_MAX: usize = 16 * 1024;
 /// What a disk writes as a whole or not at all.
 const SECTOR_BYTES: u64 = 512;
 
@@ -45,7 +50,7 @@ pub(crate) fn scan(file: &dyn DiskFile, from: Place, end: u64) -> io::Result<Sca
                 Ok(()) => continue,
                 Err(why) => {
                     let mut unfinished = walk.unfinished(has_hole(bytes, offset, walk.tip.offset));
-                    if unfinished.ends_within(bytes) {
+                    if unfinished.ends_within(bytes) || has_rotted(bytes, &walk.place) {
                         return Ok(Scan { tip: walk.tip, tail: Tail::Bad { why } });
                     }
                     (why, unfinished)
@@ -133,6 +138,12 @@ impl Unfinished {
         self.last = line.seq.saturating_add(line.more);
         false
     }
+}
+
+/// Whether the line is whole but for one bit. No crash leaves that: the disk changed what was written, and a repair can
+/// change it back.
+fn has_rotted(bytes: &[u8], place: &Place) -> bool {
+    bytes.len() <= ROTTED_BYTES_MAX && flip::mend_line(bytes, place).is_some()
 }
 
 /// Whether a sector is missing in a bad line that starts at `offset`: bytes of an unsynced write reach a disk in any

@@ -12,7 +12,7 @@ use crate::{Error, Result, disk::OsDisk};
 mod blobs;
 mod check;
 mod examine;
-mod flip;
+pub(super) mod flip;
 mod gc;
 mod line_files;
 mod logs;

@@ -7,7 +7,7 @@ use std::{
 
 use proptest::prelude::*;
 use tenure_core::event::Event;
-use tenure_store::{Error, Limit, Snapshot, Store};
+use tenure_store::{Durability, Error, FileStore, Limit, Options, Snapshot, Store};
 
 use crate::sample::*;
 
@@ -52,19 +52,42 @@ async fn any_byte_that_changed_is_noticed() {
             1 => 3,
             _ => 4,
         };
-        if at < last_line {
-            // Valid lines follow: nothing is cut, nothing is written, and all before it can be read.
+        let lost_its_end = at == good.len() - 1 || (at >= last_line && bad[at] == b'\n');
+        if !lost_its_end {
+            // Valid lines follow, or one bit makes it whole again: no crash leaves that. Nothing is cut, nothing is written, and all before it can be read.
             assert!(matches!(store.claim(id).await, Err(Error::Damaged { seq, .. }) if seq == before), "byte {at}");
             assert_eq!(store.head(id).await.unwrap().seq, before);
             assert_eq!(read_all(&*store, id).await, all(1)[..before as usize]);
             assert!(fs::read(&path).unwrap() == bad, "byte {at}");
         } else {
-            // The last line cannot be told from a torn one: its decision is cut, and the bytes are kept aside.
+            // A last line whose end is not where it was cannot be told from a torn one: its decision is cut, and the
+            // bytes are kept aside.
             assert_eq!(store.head(id).await.unwrap().seq, before, "byte {at}");
             assert!(fs::read(&path).unwrap() == good[..ends[1]], "byte {at}");
         }
         assert_eq!(store.notices().len(), 1);
         assert_eq!(read_all(&*store, session(2)).await, all(2));
+    }
+}
+
+/// More than a bit at the end looks like a write that a crash cut, unless the snapshot knows that it was whole.
+#[tokio::test]
+async fn an_end_that_the_snapshot_knows_is_not_cut() {
+    for (durability, is_damage) in [(Durability::Power, true), (Durability::Process, false)] {
+        let folder = fast_folder();
+        let ends = write(folder.path()).await;
+        let id = session(1);
+        open_unsynced(folder.path()).snapshot_put(id, Snapshot { seq: 6, state: "{}".into() }).await.unwrap();
+        let path = log_path(folder.path(), 1);
+        let good = fs::read(&path).unwrap();
+        for bad in [good[..ends[1]].to_vec(), good[..good.len() - 40].to_vec()] {
+            fs::write(&path, &bad).unwrap();
+            let store = FileStore::open(folder.path(), Options { durability, ..Options::default() }).unwrap();
+            let claimed = store.claim(id).await;
+            assert_eq!(matches!(claimed, Err(Error::Damaged { seq: 4, .. })), is_damage, "{durability:?} {claimed:?}");
+            assert_eq!(read_all(&*store, id).await, all(1)[..4]);
+            assert_eq!(fs::read(&path).unwrap() == bad, is_damage || bad.len() == ends[1]);
+        }
     }
 }
 

@@ -332,9 +332,35 @@ async fn a_lost_log_is_damage_and_what_is_left_stays() {
         let lost = |finding: &&tenure_store::upkeep::Finding| finding.what.contains("its log is lost");
         assert_eq!(found.findings.iter().filter(lost).count(), 1, "{:?}", found.findings);
         assert!(!found.is_clean());
+        let plan = upkeep::plan_repair(folder.path(), now(), &mut |_, _| {}).unwrap();
+        assert_eq!(plan.left.iter().filter(lost).count(), 1, "a plan tells what it cannot mend");
         repair(folder.path());
         assert!(folder.path().join(of_session(1, "session.json")).exists());
+        let store = open_unsynced(folder.path());
+        let head = store.head(session(1)).await;
+        assert!(matches!(head, Err(tenure_store::Error::Damaged { seq: 0, .. })), "{head:?}");
+        store.purge(session(1)).await.unwrap();
+        assert!(!folder.path().join(of_session(1, "session.json")).exists(), "what is left can be put away");
+        assert!(matches!(store.head(session(1)).await, Err(tenure_store::Error::NoSession(_))));
     }
+}
+
+/// One session that cannot be read does not keep the others from being mended.
+#[tokio::test]
+async fn a_log_that_is_no_file_stops_no_repair() {
+    let folder = fast_folder();
+    write(folder.path()).await;
+    let odd = folder.path().join(of_session(1, "events.ndjson"));
+    fs::remove_file(&odd).unwrap();
+    fs::create_dir(&odd).unwrap();
+    let other = folder.path().join(of_session(2, "events.ndjson"));
+    let good = fs::read(&other).unwrap();
+    let mut bad = good.clone();
+    bad[40] ^= 1;
+    fs::write(&other, bad).unwrap();
+    let done = upkeep::repair(folder.path(), now(), &mut |_, _| {}).unwrap();
+    assert_eq!(fs::read(&other).unwrap(), good);
+    assert!(done.left.iter().any(|finding| finding.session_id == Some(session(1))), "{:?}", done.left);
 }
 
 /// A listing that is made again tells what the logs tell, with and without snapshots.

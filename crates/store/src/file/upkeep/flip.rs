@@ -101,7 +101,7 @@ fn root_of(mut value: ChainingValue, above: &[Beside]) -> Hash {
 }
 
 /// A line of a log (without its end) with one bit turned, such that it follows `place`.
-pub(super) fn mend_line(bytes: &[u8], place: &Place) -> Option<Vec<u8>> {
+pub(crate) fn mend_line(bytes: &[u8], place: &Place) -> Option<Vec<u8>> {
     let cut = bytes.len().checked_sub(SUFFIX_BYTES)?;
     let (covered, suffix) = bytes.split_at(cut);
     let right = seal_suffix(&sum_with(&place.sum, covered));

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tenure_core::{ids::SessionId, time::Timestamp};
 
 use super::{
-    CheckOptions, Finding, Level, Progress, blobs, check,
+    CheckOptions, Finding, Level, Progress, Remedy, blobs, check,
     examine::{self, Examined, Kind},
     line_files,
     logs::Told,
@@ -56,17 +56,28 @@ pub(super) fn repair(folder: &Folder, mode: Mode, now: Timestamp, progress: Prog
     let sessions = examine::sessions(folder).map_err(failed)?;
     for (done, session) in sessions.iter().enumerate() {
         progress(done as u64, sessions.len() as u64);
-        mender.session(*session).map_err(failed)?;
+        // What cannot be read or written is found again by the check, and named; the others are mended all the same.
+        match mender.session(*session) {
+            Err(error) if is_full(&error) => return Err(failed(error)),
+            Ok(()) | Err(_) => {}
+        }
     }
     mender.shared().map_err(failed)?;
     let mut done = mender.done;
     let options = CheckOptions { sessions: vec![], patience: Duration::ZERO };
-    if mode == Mode::Mend {
-        let mut left = check::check(folder, &options, progress)?.findings;
-        left.retain(|finding| finding.level == Level::Damage);
-        done.left = left;
-    }
+    done.left = check::check(folder, &options, progress)?.findings;
+    // A plan leaves what it would mend, which is told already.
+    done.left
+        .retain(|finding| finding.level == Level::Damage && (mode == Mode::Mend || finding.remedy == Remedy::None));
     Ok(done)
+}
+
+/// Nothing more can be mended where nothing can be written.
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
+    )
 }
 
 struct Mender<'a> {
