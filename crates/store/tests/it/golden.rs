@@ -230,6 +230,7 @@ fn of_models(moment: &mut Moment) -> Vec<Body> {
     let started = CompactionStarted { trigger: CompactTrigger::Threshold, blocking: true, tokens: Some(9000) };
     let compacted = ContextCompacted {
         trigger: CompactTrigger::Overflow,
+        request: Some("mend it".into()),
         summary: "They spoke of ${secret:DOOR}.".into(),
         secrets: vec!["DOOR".into()],
         kept_from: 7,

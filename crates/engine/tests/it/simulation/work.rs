@@ -77,6 +77,10 @@ impl Model for LifeModel {
         self.script.patience()
     }
 
+    fn window(&self) -> Option<u64> {
+        self.script.window()
+    }
+
     fn takes(&self, part_kind: &str) -> bool {
         self.script.takes(part_kind)
     }
