@@ -10,6 +10,7 @@ use std::{
 mod acts;
 mod checks;
 mod commands;
+mod compactions;
 mod dice;
 mod faults;
 mod forks;
