@@ -26,9 +26,10 @@ const READ_SHARE: u64 = 2;
 /// What one message or result gives to the summary: its beginning and its end.
 const EXCERPT_HEAD: usize = 6_000;
 const EXCERPT_TAIL: usize = 2_000;
-/// How much of the last request of a person is kept word by word: its beginning and its end.
-const REQUEST_HEAD: usize = 6_000;
-const REQUEST_TAIL: usize = 2_000;
+/// How much of the last request of a person is kept word by word, in a room that is large enough.
+const REQUEST_BYTES_MAX: usize = 8_000;
+/// The share of the room that it may take.
+const REQUEST_SHARE: u64 = 8;
 /// A summary is not let grow beyond this.
 const SUMMARY_BYTES_MAX: usize = 256 * 1024;
 
@@ -45,7 +46,7 @@ pub(crate) struct Room {
     pub(crate) overhead: u64,
     /// The model's window, where that is known.
     pub(crate) window: Option<u64>,
-    /// How often a summary of this was itself too long to be made.
+    /// How often a summary of this was itself too long to be made: half as much is read each time.
     pub(crate) overflows: u32,
     pub(crate) gauge: Gauge,
 }
@@ -77,14 +78,19 @@ impl Plan {
             return None;
         }
         let record = record(gone);
-        let readable = readable(record.len(), tokens_max / READ_SHARE, room);
+        let readable = room.bytes(record.len(), tokens_max / READ_SHARE) >> room.overflows.min(usize::BITS - 1);
+        let request = gone.iter().rev().find_map(request_of);
+        let quoted = |text: String| {
+            let bytes = room.bytes(text.len(), tokens_max / REQUEST_SHARE).min(REQUEST_BYTES_MAX);
+            shortened(&text, bytes - bytes / 4, bytes / 4)
+        };
         Some(Plan {
             kept_from,
             context_from: kept.iter().map(|entry| entry.body_seq).min().unwrap_or(kept_from).min(kept_from),
             tokens_kept: room.overhead + weights[first..].iter().sum::<u64>(),
             tokens_before,
             record: shortened(&record, readable / 4, readable - readable / 4),
-            request: gone.iter().rev().find_map(request_of),
+            request: request.map(quoted),
         })
     }
 
@@ -98,11 +104,13 @@ impl Plan {
     }
 }
 
-/// How many bytes of the record may be read: half as many each time that they were too many.
-fn readable(bytes: usize, tokens_max: u64, room: &Room) -> usize {
-    let tokens = room.gauge.read(tokens::of_bytes(bytes)).max(1);
-    let share = u128::from(tokens_max.min(tokens)) * bytes as u128 / u128::from(tokens);
-    usize::try_from(share).unwrap_or(usize::MAX) >> room.overflows.min(usize::BITS - 1)
+impl Room {
+    /// How many of a text's bytes make so many tokens.
+    fn bytes(&self, bytes: usize, tokens_max: u64) -> usize {
+        let tokens = self.gauge.read(tokens::of_bytes(bytes)).max(1);
+        let share = u128::from(tokens_max.min(tokens)) * bytes as u128 / u128::from(tokens);
+        usize::try_from(share).unwrap_or(usize::MAX)
+    }
 }
 
 /// The newest messages up to a bound, and never a result without its call.
@@ -132,7 +140,7 @@ fn request_of(entry: &Entry) -> Option<String> {
     match (&entry.voice, &*entry.message) {
         (Voice::Summary { request }, _) => request.as_deref().map(str::to_owned),
         (Voice::Person, ChatMessage::User { parts }) => {
-            Some(shortened(said(parts).trim(), REQUEST_HEAD, REQUEST_TAIL)).filter(|text| !text.is_empty())
+            Some(said(parts).trim().to_owned()).filter(|text| !text.is_empty())
         }
         _ => None,
     }

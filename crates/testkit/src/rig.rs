@@ -267,12 +267,17 @@ impl Rig {
     pub async fn until(&self, session: SessionId, what: &str, fits: impl Fn(&Session) -> bool) -> Arc<Session> {
         let mut watcher = self.watch(session, Cursor::START).await;
         within(what, async {
+            let mut seen = 0;
             loop {
                 let state = self.state(session).await;
                 if fits(&state) {
                     return state;
                 }
-                watcher.next().await;
+                // An event can be read from the log an instant before the state holds it.
+                match state.seq < seen {
+                    true => tokio::task::yield_now().await,
+                    false => seen = watcher.next().await.cursor.seq,
+                }
             }
         })
         .await

@@ -121,7 +121,7 @@ async fn five_thousand_fragments_arrive_in_order() {
         tenure_testkit::assert_sound(&live);
         let shown = live.iter().filter(|item| item.wire_type == "model_output_delta");
         let shown: String =
-            shown.map(|item| tenure_testkit::as_json(item)["text"].as_str().unwrap().to_owned()).collect();
+            shown.map(|item| tenure_testkit::as_json(item)["data"]["text"].as_str().unwrap().to_owned()).collect();
         assert_eq!(shown, text, "{how}");
     }
 }
