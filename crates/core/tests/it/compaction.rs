@@ -363,6 +363,9 @@ fn a_turn_of_long_ago_can_be_retried() {
         case("behind another, past one more").given(script).given([measured(95), summary()]).when(reply()).world;
     assert!(world.session.context_from > 2, "the context does not grow back for it");
     assert_eq!(messages(&world), [SUMMARY, "user: c", "assistant: text", "user: a"]);
+    let script = [say("a"), fault(FaultKind::Auth), say("b"), reply(), compact(), summary(), retry("t1"), compact()];
+    let world = case("kept by one more").given(script).when(summary()).world;
+    assert_eq!(messages(&world), [SUMMARY, "user: a"]);
 }
 
 #[test]

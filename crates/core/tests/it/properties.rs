@@ -357,7 +357,7 @@ impl Play {
             request: how.is_multiple_of(2).then(|| "do it".into()),
             secrets: vec![],
             kept_from,
-            context_from: context_from.max(session.context_from),
+            context_from,
             tokens_before: 9,
             tokens_after: u64::from(how),
             model: "scripted".into(),

@@ -53,15 +53,15 @@ impl Session {
         moment: &mut Moment,
     ) -> Result<Decision, Refusal> {
         let Compaction { trigger, blocking, .. } = *self.awaited_compaction(attempt)?;
-        let sane = self.context_from <= compacted.context_from
-            && compacted.context_from <= compacted.kept_from
-            && compacted.kept_from <= self.seq + 1;
-        if !sane {
-            return Err(Refusal::stale());
+        // An answer to what was asked for is never passed over: it would be asked for again, and again.
+        if compacted.kept_from < self.context_from || compacted.kept_from > self.seq + 1 {
+            let fault = Fault::new(FaultKind::BadRequest, "the summary does not fit the conversation");
+            return self.compact_failed(attempt, fault, (compacted.usage, compacted.cost_micro_usd), moment);
         }
         // Messages that wait are still to be shown. What was left behind before stays behind: a retry fetches it.
         let waits_from = self.first_needed().unwrap_or(u64::MAX);
-        let context_from = compacted.context_from.min(waits_from).max(self.context_from);
+        let needed_from = compacted.context_from.min(compacted.kept_from).min(waits_from);
+        let context_from = needed_from.max(self.context_from);
         let mut draft = Draft::new(self, moment);
         draft.emit_in_turn(Actor::AGENT, ContextCompacted { trigger, context_from, ..compacted });
         // A turn that did not wait may be talking to the model: its request is made.
