@@ -73,9 +73,10 @@ pub struct Transcript {
 }
 
 /// One message of the conversation, and where it comes from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     pub message: Arc<ChatMessage>,
+    pub voice: Voice,
     /// The event by which it entered.
     pub seq: u64,
     /// The event that holds its body.
@@ -84,17 +85,31 @@ pub struct Entry {
     secrets: Vec<String>,
 }
 
+/// Who speaks in an entry. To a model a summary and a note are as much a user's words as a person's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Voice {
+    Person,
+    Agent,
+    /// The daemon, or a system message.
+    Note,
+    /// A summary of what was there before, with the last request among it.
+    Summary {
+        request: Option<Arc<str>>,
+    },
+}
+
 impl Transcript {
     pub fn push(&mut self, event: &Event) {
         match &event.body {
             Body::MessageAdded(added) => {
                 let secrets = marks_in(&joined_text(&added.parts)).map(str::to_owned).collect();
                 let parts = added.parts.clone();
-                let message = match added.role {
-                    Role::System => ChatMessage::System { parts },
-                    Role::User | Role::Assistant | Role::Tool => ChatMessage::User { parts },
+                let (message, voice) = match added.role {
+                    Role::System => (ChatMessage::System { parts }, Voice::Note),
+                    Role::User | Role::Assistant | Role::Tool => (ChatMessage::User { parts }, Voice::Person),
                 };
-                let entry = Entry { message: Arc::new(message), seq: event.seq, body_seq: event.seq, secrets };
+                let message = Arc::new(message);
+                let entry = Entry { message, voice, seq: event.seq, body_seq: event.seq, secrets };
                 self.bodies.insert(added.message_id, entry);
             }
             Body::TurnStarted(started) => {
@@ -116,7 +131,7 @@ impl Transcript {
                 }
                 let (text, thinking) = (output.text.clone(), output.thinking.clone());
                 let message = ChatMessage::Assistant { text, thinking, calls: output.tool_calls.clone() };
-                self.add(message, event.seq, vec![]);
+                self.add(message, Voice::Agent, event.seq, vec![]);
             }
             Body::ToolCallCompleted(done) if done.origin == CallOrigin::Model => {
                 let message = ChatMessage::Tool {
@@ -126,7 +141,7 @@ impl Transcript {
                     ok: done.result.ok,
                     parts: done.result.parts.clone(),
                 };
-                self.add(message, event.seq, done.result.redacted.clone());
+                self.add(message, Voice::Agent, event.seq, done.result.redacted.clone());
             }
             // Verification was asked for by policy, so no call of the model's waits for it: it comes as a note.
             Body::ToolCallCompleted(done) => {
@@ -138,7 +153,7 @@ impl Transcript {
                 };
                 let mut parts = vec![Part::text(format!("Verification after your changes {verdict}.\n"))];
                 parts.extend(done.result.parts.iter().cloned());
-                self.add(ChatMessage::User { parts }, event.seq, done.result.redacted.clone());
+                self.add(ChatMessage::User { parts }, Voice::Note, event.seq, done.result.redacted.clone());
             }
             Body::SessionCreated(_)
             | Body::SessionUpdated(_)
@@ -173,8 +188,8 @@ impl Transcript {
         }
     }
 
-    fn add(&mut self, message: ChatMessage, seq: u64, secrets: Vec<String>) {
-        self.entries.push(Entry { message: Arc::new(message), seq, body_seq: seq, secrets });
+    fn add(&mut self, message: ChatMessage, voice: Voice, seq: u64, secrets: Vec<String>) {
+        self.entries.push(Entry { message: Arc::new(message), voice, seq, body_seq: seq, secrets });
     }
 
     fn deliver(&mut self, message: MessageRef, seq: u64) {
@@ -183,7 +198,7 @@ impl Transcript {
             // It was added before what the context still holds: a turn of long ago is tried again.
             None => {
                 self.missing.push((self.entries.len(), message));
-                self.add(ChatMessage::User { parts: vec![] }, seq, vec![]);
+                self.add(ChatMessage::User { parts: vec![] }, Voice::Person, seq, vec![]);
             }
         }
     }
@@ -208,12 +223,16 @@ impl Transcript {
 
     /// The older part gives way to its summary. What is no longer shown cannot be named any more.
     fn compact(&mut self, compacted: &ContextCompacted, body_seq: u64) {
-        let kept = self.entries.iter().position(|entry| entry.seq >= compacted.kept_from).unwrap_or(self.entries.len());
-        let message = Arc::new(ChatMessage::User { parts: vec![Part::text(summary_text(&compacted.summary))] });
+        // An older summary always gives way.
+        let is_kept = |entry: &Entry| entry.seq >= compacted.kept_from && !matches!(entry.voice, Voice::Summary { .. });
+        let kept = self.entries.iter().position(is_kept).unwrap_or(self.entries.len());
+        let message = Arc::new(ChatMessage::User { parts: vec![Part::text(summary_text(compacted))] });
+        let voice = Voice::Summary { request: compacted.request.as_deref().map(Arc::from) };
         // It stands before all that it does not tell of, and gives way with it the next time.
         let seq = compacted.kept_from.saturating_sub(1);
-        let summary = Entry { message, seq, body_seq, secrets: compacted.secrets.clone() };
+        let summary = Entry { message, voice, seq, body_seq, secrets: compacted.secrets.clone() };
         self.entries.splice(..kept, [summary]);
+        self.bodies.retain(|_, body| body.body_seq >= compacted.context_from);
         self.missing.retain(|(index, _)| *index >= kept);
         self.missing.iter_mut().for_each(|(index, _)| *index = *index - kept + 1);
     }
@@ -221,12 +240,9 @@ impl Transcript {
     /// The request of the step that the session's open turn waits for.
     pub fn request(&self, session: &Session, tools: Arc<[ToolSpec]>) -> Option<ModelRequest> {
         let turn = session.turn.as_ref().filter(|turn| turn.awaits_model())?;
-        let mut system: Vec<Arc<str>> = Vec::new();
-        system.extend(session.settings.system_prompt.as_deref().map(Arc::from));
-        system.extend(self.seeded.clone());
         Some(ModelRequest {
             model: turn.model.clone(),
-            system,
+            system: self.system(session),
             messages: self.entries.iter().map(|entry| entry.message.clone()).collect(),
             tools,
             files: BTreeMap::new(),
@@ -241,10 +257,15 @@ impl Transcript {
         })
     }
 
+    /// What stands before the conversation.
+    pub fn system(&self, session: &Session) -> Vec<Arc<str>> {
+        let prompt = session.settings.system_prompt.as_deref().map(Arc::from);
+        prompt.into_iter().chain(self.seeded.clone()).collect()
+    }
+
     /// Secrets that the model may name, so that a tool gets their values.
     pub fn shown_secrets(&self) -> BTreeSet<String> {
-        let waiting = self.bodies.values();
-        self.entries.iter().chain(waiting).flat_map(|entry| entry.secrets.iter().cloned()).collect()
+        self.entries.iter().flat_map(|entry| entry.secrets.iter().cloned()).collect()
     }
 
     pub fn entries(&self) -> &[Entry] {
@@ -257,8 +278,12 @@ impl Transcript {
 }
 
 /// How the model is told of what it can no longer see.
-fn summary_text(summary: &str) -> String {
-    format!("The earlier part of this conversation was summarized:\n\n{summary}")
+fn summary_text(compacted: &ContextCompacted) -> String {
+    let mut text = String::from("The earlier part of this conversation was summarized.\n\n");
+    if let Some(request) = &compacted.request {
+        text.push_str(&format!("The user's last request in it, word by word:\n{request}\n\nThe summary:\n"));
+    }
+    text + &compacted.summary
 }
 
 fn seed_text(seeded: &ContextSeeded) -> Option<Arc<str>> {

@@ -328,7 +328,7 @@ data! {
     /// One file, cut where it is too long.
     SeedFile { path: String, text: String, #[serde(default, skip_serializing_if = "std::ops::Not::not")] truncated: bool, }
 
-    /// The older part of the context is being summarized.
+    /// The older part of the context is being summarized. Told again where a turn comes to wait for one under way.
     CompactionStarted {
         trigger: CompactTrigger,
         /// The turn waits for it; otherwise it goes on beside it.
@@ -340,7 +340,9 @@ data! {
     ContextCompacted {
         trigger: CompactTrigger,
         summary: String,
-        /// Secrets whose marks the summary rightly shows.
+        /// The last request of a person that is no longer shown, word by word.
+        #[serde(default, skip_serializing_if = "Option::is_none")] request: Option<String>,
+        /// Secrets whose marks the summary and the request rightly show.
         #[serde(default, skip_serializing_if = "Vec::is_empty")] secrets: Vec<String>,
         /// The first event whose message is still shown as it is.
         kept_from: u64,

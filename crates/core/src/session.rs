@@ -46,6 +46,8 @@ pub const AUTO_RESUMES_MAX: u32 = 3;
 pub const ATTEMPTS_MAX: u32 = 10;
 /// Compactions of one step's context that a vendor still refuses as too long.
 pub const COMPACTIONS_MAX: u32 = 2;
+/// Attempts at a summary that a vendor refuses as too long; each reads half as much as the one before.
+pub const SUMMARY_OVERFLOWS_MAX: u32 = 5;
 /// How long one model step is retried.
 pub const RETRYING_MS_MAX: u64 = 15 * 60 * 1000;
 
@@ -143,7 +145,7 @@ pub struct Session {
     /// The older part of the context is being summarized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compaction: Option<Compaction>,
-    /// Tokens of the context after the last compaction: one that did not help is not repeated at once.
+    /// Tokens of the context when it was last compacted, or could not be: what did not help is not repeated at once.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub compacted_to: u64,
     /// What settled turns and children have used.
@@ -192,9 +194,14 @@ pub struct Seed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compaction {
     pub trigger: CompactTrigger,
-    /// The open turn waits for it.
+    /// The open turn waits for it, and takes it along when it is stopped.
     pub blocking: bool,
+    /// Tokens of the context, where they were measured.
+    pub tokens: Option<u64>,
     pub attempts: Attempts,
+    /// Attempts that were themselves too long for the model: the next one reads less.
+    #[serde(default, skip_serializing_if = "is_none_yet")]
+    pub overflows: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -457,6 +464,13 @@ impl Session {
     /// Whether the open turn waits for a shorter context.
     pub fn waits_for_compaction(&self) -> bool {
         self.compaction.as_ref().is_some_and(|compaction| compaction.blocking)
+    }
+
+    /// The compaction that is under way now: one that its turn waits for rests and stops with that.
+    pub fn compacting(&self) -> Option<&Compaction> {
+        let rests =
+            self.turn.as_ref().is_some_and(|turn| matches!(turn.phase, Phase::Interrupted | Phase::Stopping(_)));
+        self.compaction.as_ref().filter(|compaction| !(rests && compaction.blocking))
     }
 
     /// The status of a turn that the state still knows.

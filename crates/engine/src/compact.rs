@@ -1,34 +1,35 @@
 //! Shortens a context: which messages stay as they are, and what the model says of the others. It never retries.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use futures::StreamExt;
 use tenure_core::{
     command::Input,
-    context::{ChatMessage, Entry, ModelRequest},
+    context::{ChatMessage, Entry, ModelRequest, Voice},
     event::{CompactTrigger, ContextCompacted},
     message::{Part, joined_text},
-    model::{Fault, FaultKind, MicroUsd, Usage},
+    model::{Fault, FaultKind, MicroUsd, StopReason, Usage},
     redact::{Secrets, marks_in},
 };
 use tenure_models::{
     Model, ModelEvent,
     tokens::{self, Gauge},
 };
+use tokio::time::Instant;
 
 use crate::model_call::within;
 
-/// The share of the window that stays as it is.
+/// The share of the room that stays as it is.
 const KEPT_SHARE: u64 = 4;
-/// What a model without a known window keeps.
-const KEPT_TOKENS: u64 = 8_000;
-/// The share of the window that the summary is made from.
+/// The share of the room that the summary is made from.
 const READ_SHARE: u64 = 2;
 /// What one message or result gives to the summary: its beginning and its end.
 const EXCERPT_HEAD: usize = 6_000;
 const EXCERPT_TAIL: usize = 2_000;
-/// How much of the last request of a person is kept word by word.
-const REQUEST_CHARS_MAX: usize = 8_000;
+/// How much of the last request of a person is kept word by word, in a room that is large enough.
+const REQUEST_BYTES_MAX: usize = 8_000;
+/// The share of the room that it may take.
+const REQUEST_SHARE: u64 = 8;
 /// A summary is not let grow beyond this.
 const SUMMARY_BYTES_MAX: usize = 256 * 1024;
 
@@ -39,10 +40,21 @@ const PROMPT: &str = "You shorten the record of a conversation between a user an
     Leave out greetings and whatever no longer matters. Write plain text, at most 1,500 words. Keep marks like \
     ${secret:NAME} as they are.";
 
+/// What a plan is made from, besides the conversation.
+pub(crate) struct Room {
+    /// Tokens of what stands before the conversation: prompt and tools.
+    pub(crate) overhead: u64,
+    /// The model's window, where that is known.
+    pub(crate) window: Option<u64>,
+    /// How often a summary of this was itself too long to be made: half as much is read each time.
+    pub(crate) overflows: u32,
+    pub(crate) gauge: Gauge,
+}
+
 /// What is to be summarized, and what stays.
 pub(crate) struct Plan {
-    pub(crate) kept_from: u64,
-    pub(crate) context_from: u64,
+    kept_from: u64,
+    context_from: u64,
     tokens_kept: u64,
     tokens_before: u64,
     record: String,
@@ -52,23 +64,33 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// `None` where nothing can go: all that is there has to stay.
-    pub(crate) fn make(entries: &[Entry], window: Option<u64>, gauge: Gauge) -> Option<Plan> {
-        let weights: Vec<u64> = entries.iter().map(|entry| gauge.read(tokens::of_message(&entry.message))).collect();
-        let first = first_kept(entries, &weights, window.map_or(KEPT_TOKENS, |window| window / KEPT_SHARE));
+    pub(crate) fn make(entries: &[Entry], room: &Room) -> Option<Plan> {
+        let weights: Vec<u64> =
+            entries.iter().map(|entry| room.gauge.read(tokens::of_message(&entry.message))).collect();
+        let tokens_before = room.overhead + weights.iter().sum::<u64>();
+        // Whatever a window is said to be: what is there now was too much, or more than somebody wanted.
+        let tokens_max = room.window.map_or(tokens_before, |window| window.min(tokens_before));
+        let first = first_kept(entries, &weights, tokens_max / KEPT_SHARE);
         let (gone, kept) = entries.split_at(first);
         let kept_from = kept.first()?.seq;
-        if gone.is_empty() {
+        // A summary of nothing but a summary gains nothing.
+        if gone.iter().all(|entry| matches!(entry.voice, Voice::Summary { .. })) {
             return None;
         }
-        let readable =
-            window.map_or(usize::MAX, |window| usize::try_from(window / READ_SHARE * 4).unwrap_or(usize::MAX));
+        let record = record(gone);
+        let readable = room.bytes(record.len(), tokens_max / READ_SHARE) >> room.overflows.min(usize::BITS - 1);
+        let request = gone.iter().rev().find_map(request_of);
+        let quoted = |text: String| {
+            let bytes = room.bytes(text.len(), tokens_max / REQUEST_SHARE).min(REQUEST_BYTES_MAX);
+            shortened(&text, bytes - bytes / 4, bytes / 4)
+        };
         Some(Plan {
             kept_from,
             context_from: kept.iter().map(|entry| entry.body_seq).min().unwrap_or(kept_from).min(kept_from),
-            tokens_kept: weights[first..].iter().sum(),
-            tokens_before: weights.iter().sum(),
-            record: shortened(&record(gone), readable / 4, readable - readable / 4),
-            request: gone.iter().rev().find_map(|entry| request_of(&entry.message)),
+            tokens_kept: room.overhead + weights[first..].iter().sum::<u64>(),
+            tokens_before,
+            record: shortened(&record, readable / 4, readable - readable / 4),
+            request: request.map(quoted),
         })
     }
 
@@ -80,12 +102,14 @@ impl Plan {
     pub(crate) fn system() -> Vec<Arc<str>> {
         vec![PROMPT.into()]
     }
+}
 
-    fn text(&self, summary: &str) -> String {
-        match &self.request {
-            None => summary.to_owned(),
-            Some(request) => format!("The user's last request in it, word by word:\n{request}\n\n{summary}"),
-        }
+impl Room {
+    /// How many of a text's bytes make so many tokens.
+    fn bytes(&self, bytes: usize, tokens_max: u64) -> usize {
+        let tokens = self.gauge.read(tokens::of_bytes(bytes)).max(1);
+        let share = u128::from(tokens_max.min(tokens)) * bytes as u128 / u128::from(tokens);
+        usize::try_from(share).unwrap_or(usize::MAX)
     }
 }
 
@@ -111,11 +135,15 @@ fn first_kept(entries: &[Entry], weights: &[u64], tokens_max: u64) -> usize {
     first
 }
 
-fn request_of(message: &ChatMessage) -> Option<String> {
-    let ChatMessage::User { parts } = message else { return None };
-    let text = joined_text(parts);
-    let text = text.trim();
-    (!text.is_empty()).then(|| text.chars().take(REQUEST_CHARS_MAX).collect())
+/// What a person asked for last, here or in what a summary tells of.
+fn request_of(entry: &Entry) -> Option<String> {
+    match (&entry.voice, &*entry.message) {
+        (Voice::Summary { request }, _) => request.as_deref().map(str::to_owned),
+        (Voice::Person, ChatMessage::User { parts }) => {
+            Some(said(parts).trim().to_owned()).filter(|text| !text.is_empty())
+        }
+        _ => None,
+    }
 }
 
 /// The conversation as plain text.
@@ -134,7 +162,12 @@ fn record(entries: &[Entry]) -> String {
                 (format!("{how} of {name}"), said(parts))
             }
         };
-        record.push_str(&format!("{who}: {}\n\n", shortened(&text, EXCERPT_HEAD, EXCERPT_TAIL)));
+        // What a summary tells has been shortened before.
+        let text = match entry.voice {
+            Voice::Summary { .. } => text,
+            Voice::Person | Voice::Agent | Voice::Note => shortened(&text, EXCERPT_HEAD, EXCERPT_TAIL),
+        };
+        record.push_str(&format!("{who}: {text}\n\n"));
     }
     record
 }
@@ -168,27 +201,29 @@ pub(crate) struct Compacting {
     pub(crate) gauge: Gauge,
     pub(crate) secrets: Secrets,
     /// Secrets whose marks the model was shown.
-    pub(crate) shown_secrets: std::collections::BTreeSet<String>,
+    pub(crate) shown_secrets: BTreeSet<String>,
 }
 
 impl Compacting {
     pub(crate) async fn run(self) -> Input {
         let mut usage = Usage::default();
+        let attempt = self.attempt;
         match self.summary(&mut usage).await {
-            Ok(summary) => Input::Compacted { attempt: self.attempt, compacted: self.compacted(summary, usage) },
+            Ok(summary) => Input::Compacted { attempt, compacted: self.compacted(summary, usage) },
             Err(mut fault) => {
                 fault.message = self.secrets.redact(&fault.message).into_owned();
                 let cost: Option<MicroUsd> = self.model.cost(&usage);
-                Input::CompactFailed { attempt: self.attempt, fault, usage, cost }
+                Input::CompactFailed { attempt, fault, usage, cost }
             }
         }
     }
 
     async fn summary(&self, usage: &mut Usage) -> Result<String, Fault> {
         let patience = self.model.patience();
+        let begun = Instant::now();
         let mut stream = within(patience.first_byte, self.model.stream(self.request.clone())).await??;
         let mut text = String::new();
-        let mut limit = patience.first_byte;
+        let mut limit = patience.first_byte.saturating_sub(begun.elapsed());
         loop {
             let Some(event) = within(limit, stream.next()).await? else {
                 return Err(Fault::new(FaultKind::StreamCut, "the stream ended without its closing mark"));
@@ -197,6 +232,9 @@ impl Compacting {
             match event? {
                 ModelEvent::Text(more) => text.push_str(&more),
                 ModelEvent::Usage(counted) => *usage = counted,
+                ModelEvent::Done { stop_reason: StopReason::Refusal } => {
+                    return Err(Fault::new(FaultKind::BadRequest, "the model refused to write a summary"));
+                }
                 ModelEvent::Done { .. } => break,
                 ModelEvent::KeepAlive
                 | ModelEvent::Thinking(_)
@@ -215,21 +253,24 @@ impl Compacting {
         }
     }
 
-    fn compacted(&self, summary: String, usage: Usage) -> ContextCompacted {
-        let summary = self.plan.text(&summary);
-        let secrets = marks_in(&summary).filter(|name| self.shown_secrets.contains(*name)).map(str::to_owned).collect();
-        let tokens_after = self.plan.tokens_kept + self.gauge.read(tokens::of_bytes(summary.len()));
+    fn compacted(self, summary: String, usage: Usage) -> ContextCompacted {
+        let Plan { kept_from, context_from, tokens_kept, tokens_before, request, .. } = self.plan;
+        let said = [Some(summary.as_str()), request.as_deref()];
+        let said: usize = said.into_iter().flatten().map(str::len).sum();
+        let marks = marks_in(&summary).chain(request.iter().flat_map(|request| marks_in(request)));
+        let shown: BTreeSet<&str> = marks.filter(|name| self.shown_secrets.contains(*name)).collect();
         ContextCompacted {
             trigger: self.trigger,
-            summary,
-            secrets,
-            kept_from: self.plan.kept_from,
-            context_from: self.plan.context_from,
-            tokens_before: self.plan.tokens_before,
-            tokens_after,
-            model: self.request.model.clone(),
+            secrets: shown.into_iter().map(str::to_owned).collect(),
+            kept_from,
+            context_from,
+            tokens_before,
+            tokens_after: tokens_kept + self.gauge.read(tokens::of_bytes(said)),
+            model: self.request.model,
             usage,
             cost_micro_usd: self.model.cost(&usage),
+            summary,
+            request,
         }
     }
 }

@@ -59,6 +59,8 @@ impl Tally {
         let (usage, cost) = match &event.body {
             Body::ModelOutputCompleted(output) => (&output.usage, output.cost_micro_usd),
             Body::ModelAttemptFailed(failed) => (&failed.usage, failed.cost_micro_usd),
+            Body::ContextCompacted(compacted) => (&compacted.usage, compacted.cost_micro_usd),
+            Body::CompactionFailed(failed) => (&failed.usage, failed.cost_micro_usd),
             _ => return,
         };
         add(&self.input_tokens, usage.input_tokens);

@@ -62,6 +62,10 @@ impl Model for Gated {
         self.model.patience()
     }
 
+    fn window(&self) -> Option<u64> {
+        self.model.window()
+    }
+
     fn takes(&self, part_kind: &str) -> bool {
         self.model.takes(part_kind)
     }

@@ -16,6 +16,7 @@ use tenure_core::{
     session::{CallState, Session, Settings, TurnStatus},
 };
 use tenure_engine::{Engine, EngineConfig, Error, MemoryStanding, NewSession, Parts, StreamItem, TurnRecord};
+use tenure_models::Registry as Models;
 use tenure_store::{MemoryStore, Store};
 use tenure_tools::{Registry, Tool, ToolsConfig};
 
@@ -35,6 +36,7 @@ pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
 /// What a rig is made of.
 pub struct RigSetup {
     script: Value,
+    vendor: Option<(Arc<dyn Models>, String)>,
     tools: Vec<Arc<dyn Tool>>,
     secrets: Secrets,
     store: Arc<dyn Store>,
@@ -54,8 +56,12 @@ impl RigSetup {
         self
     }
 
-    pub fn secret(mut self, name: &str, value: &str) -> Self {
-        self.secrets = Secrets::new([(name.to_owned(), value.to_owned())]);
+    pub fn secret(self, name: &str, value: &str) -> Self {
+        self.secrets([(name.to_owned(), value.to_owned())])
+    }
+
+    pub fn secrets(mut self, named: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.secrets = Secrets::new(named);
         self
     }
 
@@ -74,10 +80,14 @@ impl RigSetup {
         std::fs::create_dir(folder.path().join("workspace")).expect("a folder in it");
         let script = folder.path().join("script.json");
         std::fs::write(&script, self.script.to_string()).expect("the script is written");
-        let models = Arc::new(TestModels::default());
+        let scripted = Arc::new(TestModels::default());
+        let gate = scripted.gate.clone();
+        let name = format!("scripted:{}", script.display());
+        let (models, model) = self.vendor.unwrap_or((scripted, name));
         let parts = RigParts {
-            model: format!("scripted:{}", script.display()),
+            model,
             models,
+            gate,
             tools: Arc::new(Registry::with_tools(self.tools).expect("tools of a test fit together")),
             secrets: self.secrets,
             store: self.store,
@@ -91,7 +101,8 @@ impl RigSetup {
 
 struct RigParts {
     model: String,
-    models: Arc<TestModels>,
+    models: Arc<dyn Models>,
+    gate: Arc<Gate>,
     tools: Arc<Registry>,
     secrets: Secrets,
     store: Arc<dyn Store>,
@@ -130,6 +141,7 @@ impl Rig {
     pub fn script(script: Value) -> RigSetup {
         RigSetup {
             script,
+            vendor: None,
             tools: Vec::new(),
             secrets: Secrets::default(),
             store: MemoryStore::new(),
@@ -137,12 +149,17 @@ impl Rig {
         }
     }
 
+    /// A rig whose sessions speak to this model of a registry.
+    pub fn models(registry: Arc<dyn Models>, model: &str) -> RigSetup {
+        RigSetup { vendor: Some((registry, model.to_owned())), ..Self::steps(json!([])) }
+    }
+
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.parts.store
     }
 
     pub fn model_gate(&self) -> &Gate {
-        &self.parts.models.gate
+        &self.parts.gate
     }
 
     pub fn workspace(&self) -> PathBuf {
@@ -250,12 +267,17 @@ impl Rig {
     pub async fn until(&self, session: SessionId, what: &str, fits: impl Fn(&Session) -> bool) -> Arc<Session> {
         let mut watcher = self.watch(session, Cursor::START).await;
         within(what, async {
+            let mut seen = 0;
             loop {
                 let state = self.state(session).await;
                 if fits(&state) {
                     return state;
                 }
-                watcher.next().await;
+                // An event can be read from the log an instant before the state holds it.
+                match state.seq < seen {
+                    true => tokio::task::yield_now().await,
+                    false => seen = watcher.next().await.cursor.seq,
+                }
             }
         })
         .await

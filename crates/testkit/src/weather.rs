@@ -229,7 +229,8 @@ impl Store for WeatherStore {
         at_once(self.inner.blob_list(session, folder))
     }
     async fn stage(&self, session: SessionId) -> Result<Box<dyn Stage>> {
-        at_once(self.inner.stage(session))
+        let inner = at_once(self.inner.stage(session))?;
+        Ok(Box::new(WeatherStage { inner }))
     }
     async fn purge(&self, session: SessionId) -> Result<()> {
         at_once(self.inner.purge(session))
@@ -241,5 +242,26 @@ impl Store for WeatherStore {
     }
     fn notices(&self) -> Vec<String> {
         self.inner.notices()
+    }
+}
+
+/// A session in the making, with the same care.
+struct WeatherStage {
+    inner: Box<dyn Stage>,
+}
+
+#[async_trait]
+impl Stage for WeatherStage {
+    async fn append(&mut self, events: &[Event]) -> Result<Head> {
+        at_once(self.inner.append(events))
+    }
+    async fn append_lines(&mut self, lines: Bytes) -> Result<Vec<StoredEvent>> {
+        at_once(self.inner.append_lines(lines))
+    }
+    async fn blob_put(&mut self, name: &str, bytes: Bytes) -> Result<()> {
+        at_once(self.inner.blob_put(name, bytes))
+    }
+    async fn commit(self: Box<Self>) -> Result<Head> {
+        at_once(self.inner.commit())
     }
 }

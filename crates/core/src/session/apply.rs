@@ -6,8 +6,9 @@ use crate::{
     budget::{Budgets, Spent},
     command::{KeyUse, Verdict},
     event::{
-        ApprovalRequested, Body, CallOrigin, Event, MessageAdded, ModelAttemptFailed, ModelOutputCompleted,
-        SessionCreated, SessionForked, ToolCallCompleted, ToolCallStarted, TurnInterrupted, TurnStarted, Verification,
+        ApprovalRequested, Body, CallOrigin, CompactionFailed, CompactionStarted, Event, MessageAdded,
+        ModelAttemptFailed, ModelOutputCompleted, SessionCreated, SessionForked, ToolCallCompleted, ToolCallStarted,
+        TurnInterrupted, TurnStarted, Verification,
     },
     ids::{CallId, TurnId},
     message::{Delivery, MessageRef},
@@ -129,29 +130,16 @@ impl Session {
             Body::ContextSeeded(seeded) => {
                 self.seed = Some(Seed { seq, digest: seeded.digest(), verify: seeded.verify.clone() });
             }
-            Body::CompactionStarted(started) => {
-                let (trigger, blocking) = (started.trigger, started.blocking);
-                self.compaction = Some(Compaction { trigger, blocking, attempts: Attempts::default() });
-                self.with_turn(|turn| turn.compactions += 1);
-            }
+            Body::CompactionStarted(started) => self.begin_compaction(started),
             Body::ContextCompacted(compacted) => {
                 self.compaction = None;
                 self.compacted_to = compacted.tokens_after;
-                self.context_from =
-                    self.first_needed().map_or(compacted.context_from, |seq| seq.min(compacted.context_from));
+                self.context_from = compacted.context_from;
                 self.pay(&compacted.usage, compacted.cost_micro_usd);
             }
             Body::CompactionFailed(failed) => {
                 self.pay(&failed.usage, failed.cost_micro_usd);
-                match failed.retry_at {
-                    None => self.compaction = None,
-                    Some(_) => {
-                        if let Some(compaction) = &mut self.compaction {
-                            compaction.attempts.made += 1;
-                            compaction.attempts.count(&failed.reason, failed.retry_at, at);
-                        }
-                    }
-                }
+                self.fail_compaction(failed, at);
             }
             Body::ModelOutputCompleted(output) => self.with_turn(|turn| turn.take_output(output, seq)),
             Body::ModelAttemptFailed(failed) => self.with_turn(|turn| turn.take_failure(failed, at)),
@@ -259,8 +247,37 @@ impl Session {
         keys.insert(key_name(&used.endpoint, &used.key), record);
     }
 
+    /// One that is under way will do for whoever wants another.
+    fn begin_compaction(&mut self, started: &CompactionStarted) {
+        let CompactionStarted { trigger, blocking, tokens } = *started;
+        match &mut self.compaction {
+            Some(under_way) => {
+                under_way.trigger = trigger;
+                under_way.blocking |= blocking;
+                under_way.tokens = tokens.or(under_way.tokens);
+            }
+            None => {
+                let attempts = Attempts::default();
+                self.compaction = Some(Compaction { trigger, blocking, tokens, attempts, overflows: 0 });
+                self.with_turn(|turn| turn.compactions += 1);
+            }
+        }
+    }
+
+    fn fail_compaction(&mut self, failed: &CompactionFailed, at: Timestamp) {
+        let Some(compaction) = &mut self.compaction else { return };
+        if failed.retry_at.is_none() {
+            self.compacted_to = compaction.tokens.unwrap_or(self.compacted_to);
+            self.compaction = None;
+            return;
+        }
+        compaction.attempts.made += 1;
+        compaction.attempts.count(&failed.reason, failed.retry_at, at);
+        compaction.overflows += u32::from(failed.reason.kind == FaultKind::ContextOverflow);
+    }
+
     /// The first message that no request has taken in yet.
-    fn first_needed(&self) -> Option<u64> {
+    pub(super) fn first_needed(&self) -> Option<u64> {
         let queued = self.queue.iter().flat_map(|queued| &queued.messages);
         let steers = self.turn.iter().flat_map(|turn| &turn.steers);
         self.unsent.iter().chain(queued).chain(steers).map(|message| message.seq).min()
@@ -379,6 +396,7 @@ fn is_cut(body: &Body) -> bool {
     match body {
         Body::TurnInterrupted(_) => true,
         Body::ModelAttemptFailed(failed) => failed.reason.kind == FaultKind::Interrupted,
+        Body::CompactionFailed(failed) => failed.reason.kind == FaultKind::Interrupted,
         _ => false,
     }
 }

@@ -50,7 +50,7 @@ impl Session {
             return Vec::new();
         }
         let mut wanted = self.turn.as_ref().map(|turn| self.wanted_by(turn)).unwrap_or_default();
-        wanted.extend(self.compaction.as_ref().map(|compaction| Effect::Compact {
+        wanted.extend(self.compacting().map(|compaction| Effect::Compact {
             attempt: compaction.attempts.made + 1,
             not_before: compaction.attempts.not_before,
         }));

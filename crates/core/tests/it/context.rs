@@ -21,10 +21,30 @@ pub fn transcript(world: &World) -> Transcript {
     for event in &world.events {
         transcript.push(event);
     }
+    supplied(transcript, world)
+}
+
+/// The same as a daemon reads it that was started just now: only from where the context begins.
+pub fn reloaded(world: &World) -> Transcript {
+    let mut transcript = Transcript::default();
+    let from = world.session.context_from;
+    let seed = world.session.seed.as_ref().map(|seed| seed.seq).filter(|seq| *seq < from);
+    for event in world.events.iter().filter(|event| event.seq >= from || Some(event.seq) == seed) {
+        transcript.push(event);
+    }
+    supplied(transcript, world)
+}
+
+fn supplied(mut transcript: Transcript, world: &World) -> Transcript {
+    let missing: Vec<u64> = transcript.missing().collect();
+    for seq in missing {
+        transcript.supply(&world.events[seq as usize - 1]);
+    }
+    assert_eq!(transcript.missing().count(), 0, "what was missing is there");
     transcript
 }
 
-fn show<'a>(messages: impl Iterator<Item = &'a ChatMessage>) -> Vec<String> {
+pub fn show<'a>(messages: impl Iterator<Item = &'a ChatMessage>) -> Vec<String> {
     let line = |message: &ChatMessage| match message {
         ChatMessage::System { parts } => format!("system: {}", joined_text(parts)),
         ChatMessage::User { parts } => format!("user: {}", joined_text(parts)),

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_core::{
-    context::ChatMessage,
+    context::{ChatMessage, Voice},
     event::{Body, CallOrigin, Event},
     ids::{CallId, MessageId, TurnId},
     policy::{RuleAction, Scope},
-    session::{CallState, Life, Phase, Session},
+    session::{CallState, Effect, Life, Phase, Session},
     tool::{CallClass, Outcome, ToolCall, ToolKind, VerifySource},
 };
 
 use crate::{
-    context::transcript,
+    context::{reloaded, transcript},
     world::{World, call_name},
 };
 
@@ -44,6 +44,7 @@ pub struct Laws {
     messages: BTreeSet<MessageId>,
     taken_in: BTreeSet<MessageId>,
     delivered: BTreeSet<MessageId>,
+    last_output: u64,
     ended: bool,
 }
 
@@ -60,6 +61,7 @@ impl Laws {
             messages: BTreeSet::new(),
             taken_in: BTreeSet::new(),
             delivered: BTreeSet::new(),
+            last_output: 0,
             ended: false,
         }
     }
@@ -72,6 +74,7 @@ impl Laws {
             self.looked_at += 1;
         }
         self.nothing_hangs(&world.session);
+        self.the_context_is_the_same_after_a_restart(world);
         self.nothing_is_lost(&world.session);
         self.budgets_hold(&world.session);
     }
@@ -101,6 +104,8 @@ impl Laws {
             }
             Body::ModelOutputCompleted(output) => {
                 assert_eq!(event.turn_id, self.open);
+                assert!(!self.state.waits_for_compaction(), "the model speaks when the context is short enough");
+                self.last_output = event.seq;
                 assert!(self.calls.values().all(|call| call.done), "the model speaks when all calls are answered");
                 for call in &output.tool_calls {
                     self.asked(call, event.turn_id.unwrap());
@@ -156,6 +161,17 @@ impl Laws {
                 assert!(self.queued.is_empty(), "a session ends when none waits");
                 self.ended = true;
             }
+            Body::CompactionStarted(started) => {
+                let again = self.state.compaction.is_some();
+                assert!(!again || started.blocking, "one that is under way only begins to be waited for");
+            }
+            Body::ContextCompacted(compacted) => {
+                assert!(self.state.compaction.is_some(), "a summary that was asked for");
+                assert!(compacted.context_from >= self.state.context_from, "what was left behind stays behind");
+                let spoken = self.calls.values().all(|call| call.done);
+                assert!(spoken || compacted.kept_from <= self.last_output, "an open call is shown");
+            }
+            Body::CompactionFailed(_) => assert!(self.state.compaction.is_some()),
             Body::SessionCreated(_)
             | Body::SessionUpdated(_)
             | Body::SessionForked(_)
@@ -164,9 +180,6 @@ impl Laws {
             | Body::TurnResumed(_)
             | Body::CancelRequested(_)
             | Body::ContextSeeded(_)
-            | Body::CompactionStarted(_)
-            | Body::ContextCompacted(_)
-            | Body::CompactionFailed(_)
             | Body::ModelAttemptFailed(_)
             | Body::ApprovalRequested(_)
             | Body::BudgetRaised(_)
@@ -263,16 +276,31 @@ impl Laws {
     fn nothing_hangs(&self, session: &Session) {
         let Some(turn) = &session.turn else {
             assert!(session.queue.is_empty(), "none waits when none is open");
-            assert!(session.wanted().is_empty());
+            assert!(session.wanted().iter().all(is_compact), "only a summary is made when no turn is open");
             return;
         };
         let waits = turn.calls.iter().any(|call| matches!(call.state, CallState::Waiting { .. }));
         match turn.phase {
             Phase::Going => assert!(waits || !session.wanted().is_empty(), "the turn hangs: {turn:?}"),
-            Phase::Stopping(_) => assert_eq!(session.wanted().len(), 1),
+            Phase::Stopping(_) => {
+                let wanted = session.wanted().iter().filter(|effect| !is_compact(effect)).count();
+                assert_eq!(wanted, 1, "a turn that is stopped starts nothing");
+            }
             Phase::Budget(_) | Phase::Interrupted => {}
         }
         assert_eq!(session.life, Life::Open, "a session ends when its turn is settled");
+    }
+
+    fn the_context_is_the_same_after_a_restart(&self, world: &World) {
+        if world.session.context_from == 1 {
+            return;
+        }
+        let (live, reloaded) = (transcript(world), reloaded(world));
+        assert_eq!(live.entries(), reloaded.entries(), "the conversation");
+        assert_eq!(live.shown_secrets(), reloaded.shown_secrets());
+        assert_eq!(live.system(&world.session), reloaded.system(&world.session));
+        let summaries = live.entries().iter().skip(1).filter(|entry| matches!(entry.voice, Voice::Summary { .. }));
+        assert_eq!(summaries.count(), 0, "a summary only comes first");
     }
 
     /// A message was taken in, or waits where the next turn or request finds it.
@@ -312,4 +340,8 @@ impl Laws {
         }
         assert!(unanswered.is_empty(), "no call is left without an answer");
     }
+}
+
+fn is_compact(effect: &Effect) -> bool {
+    matches!(effect, Effect::Compact { .. })
 }

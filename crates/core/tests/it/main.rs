@@ -6,6 +6,7 @@ mod budgets;
 mod calls;
 mod cancel;
 mod case;
+mod compaction;
 mod context;
 mod damaged;
 mod fork;

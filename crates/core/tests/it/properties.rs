@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use tenure_core::{
     budget::Budgets,
     command::{Command, Input, ModelOutput, Partial, Update, Verdict},
-    event::{Actor, Body, ContextCompacted, ContextSeeded, Event, SeedFile, SeedSource, SessionCreated},
+    context::ChatMessage,
+    event::{Actor, ContextCompacted, ContextSeeded, SeedFile, SeedSource, SessionCreated},
     ids::CallId,
     message::{Delivery, Part, Role},
     model::{Fault, FaultKind, StopReason, Usage},
@@ -14,6 +15,7 @@ use tenure_core::{
 };
 
 use crate::{
+    context::transcript,
     laws::Laws,
     steps::unlimited,
     world::{World, call_id, plain},
@@ -343,15 +345,19 @@ impl Play {
     /// A summary of some of what the context holds.
     fn compacted(&self, how: u8, usage: Usage) -> ContextCompacted {
         let session = &self.world.session;
-        let begins = |event: &&Event| matches!(event.body, Body::TurnStarted(_)) && event.seq >= session.context_from;
-        let turns: Vec<u64> = self.world.events.iter().filter(begins).map(|event| event.seq).collect();
-        let kept_from = pick(&turns, how).unwrap_or(session.context_from);
+        let transcript = transcript(&self.world);
+        let spoken = transcript.entries().iter().filter(|entry| !matches!(*entry.message, ChatMessage::Tool { .. }));
+        let spoken: Vec<u64> = spoken.map(|entry| entry.seq).collect();
+        let kept_from = pick(&spoken, how).unwrap_or(session.context_from).max(session.context_from);
+        let kept = transcript.entries().iter().filter(|entry| entry.seq >= kept_from);
+        let context_from = kept.map(|entry| entry.body_seq).min().unwrap_or(kept_from).min(kept_from);
         ContextCompacted {
             trigger: session.compaction.as_ref().expect("one is under way").trigger,
             summary: "before".into(),
+            request: how.is_multiple_of(2).then(|| "do it".into()),
             secrets: vec![],
             kept_from,
-            context_from: session.context_from,
+            context_from,
             tokens_before: 9,
             tokens_after: u64::from(how),
             model: "scripted".into(),

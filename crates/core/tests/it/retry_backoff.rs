@@ -20,7 +20,7 @@ fn what_may_pass_is_tried_again() {
 #[test]
 fn what_would_not_help_ends_the_turn() {
     use FaultKind::*;
-    for kind in [Auth, BadRequest, UnknownModel, ContextOverflow] {
+    for kind in [Auth, Quota, Tls, BadRequest, UnknownModel, ReplyTooLarge] {
         let (failed, ended) =
             (format!("model_attempt_failed 1.1 {}", kind.code()), format!("turn_failed t1 {}", kind.code()));
         case("not tried again")

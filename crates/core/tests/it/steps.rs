@@ -4,7 +4,8 @@ use serde_json::json;
 use tenure_core::{
     budget::Budgets,
     command::{Command, Input, ModelOutput, Partial, Update, Verdict},
-    event::{Actor, ContextSeeded, SeedFile, SeedSource},
+    context::{ChatMessage, Entry},
+    event::{Actor, CompactTrigger, ContextCompacted, ContextSeeded, SeedFile, SeedSource},
     message::{Delivery, Part, Role},
     model::{Fault, FaultKind, MicroUsd, StopReason, Usage},
     policy::{Policy, Scope},
@@ -316,6 +317,63 @@ pub fn end() -> Step {
 
 pub fn expire() -> Step {
     tell(|_| Input::Expire { idle_ms: 1000 })
+}
+
+// Compaction.
+
+/// The next request takes so many tokens of a window of 100.
+pub fn measured(tokens: u64) -> Step {
+    tell(move |world| Input::ContextMeasured { turn: world.open_turn(), tokens, window: 100 })
+}
+
+pub fn compact() -> Step {
+    command(Command::Compact)
+}
+
+/// A summary of all but the last word; the context has 20 tokens then.
+pub fn summary() -> Step {
+    summary_costing(Some(3))
+}
+
+pub fn summary_costing(cost_micro_usd: Option<MicroUsd>) -> Step {
+    tell(move |world| {
+        let transcript = crate::context::transcript(world);
+        let is_word = |entry: &&Entry| !matches!(*entry.message, ChatMessage::Tool { .. });
+        let kept = transcript.entries().iter().rfind(is_word).expect("somebody said something");
+        let compacted = ContextCompacted {
+            trigger: CompactTrigger::Asked,
+            summary: "what was before".into(),
+            request: None,
+            secrets: vec![],
+            kept_from: kept.seq,
+            context_from: kept.body_seq.min(kept.seq),
+            tokens_before: 90,
+            tokens_after: 20,
+            model: "model".into(),
+            usage: USAGE,
+            cost_micro_usd,
+        };
+        Input::Compacted { attempt: next_summary(world), compacted }
+    })
+}
+
+pub fn summary_failed(kind: FaultKind) -> Step {
+    tell(move |world| Input::CompactFailed {
+        attempt: next_summary(world),
+        fault: Fault::new(kind, "the model failed"),
+        usage: USAGE,
+        cost: Some(3),
+    })
+}
+
+/// A failure of an attempt that is not under way.
+pub fn late_summary_failed(attempt: u32) -> Step {
+    let fault = Fault::new(FaultKind::Server, "late");
+    tell(move |_| Input::CompactFailed { attempt, fault: fault.clone(), usage: USAGE, cost: None })
+}
+
+fn next_summary(world: &World) -> u32 {
+    world.session.compaction.as_ref().map_or(1, |compaction| compaction.attempts.made + 1)
 }
 
 // Settings.

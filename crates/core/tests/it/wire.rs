@@ -87,6 +87,16 @@ fn sample(wire_type: &str) -> Value {
         "child_waiting" => json!({"child": child, "tool_call_id": call, "name": "shell"}),
         "child_settled" => json!({"child": child, "ok": true, "cost_micro_usd": null}),
         "event_lost" => json!({"reason": "r"}),
+        "compaction_started" => json!({"trigger": "threshold", "blocking": true, "tokens": 900}),
+        "context_compacted" => json!({
+            "trigger": "overflow", "summary": "They spoke of ${secret:A}.", "request": "mend it", "secrets": ["A"],
+            "kept_from": 7, "context_from": 6, "tokens_before": 900, "tokens_after": 100, "model": "m",
+            "usage": {"input_tokens": 1, "output_tokens": 2}, "cost_micro_usd": null,
+        }),
+        "compaction_failed" => json!({
+            "reason": {"kind": "server", "message": "no"}, "usage": {"input_tokens": 1, "output_tokens": 2},
+            "cost_micro_usd": 3, "retry_at": "2025-01-01T00:00:01.000Z",
+        }),
         other => panic!("no sample of {other}: add one"),
     }
 }

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Done, NEWS_MAX, News, Shower, Warm};
 use crate::{
     Error, Reading,
-    compact::{Compacting, Plan},
+    compact::{Compacting, Plan, Room},
     load,
     model_call::{Failed, ModelCall},
     redaction::redacted,
@@ -137,7 +137,8 @@ impl Warm {
         }
         match self.model_call(turn, step, attempt).await {
             Ok((call, token)) => {
-                if self.measure(turn, &call).await {
+                // Where the disk did not take the decision, it is made again when it does.
+                if self.measure(turn, &call).await || self.disk_retry_at().is_some() {
                     return true;
                 }
                 self.running.insert(effect, token.clone());
@@ -251,21 +252,26 @@ impl Warm {
         self.need_transcript().await?;
         let name = self.state.turn.as_ref().map_or(&self.state.settings.model, |turn| &turn.model).clone();
         let model = self.shared.parts.models.resolve(&name)?;
-        let entries = self.transcript.as_ref().map(|transcript| transcript.entries()).unwrap_or_default();
         let nothing = || Fault::new(FaultKind::BadRequest, "there is nothing that could be left out");
-        let plan = Plan::make(entries, model.window(), self.gauge).ok_or_else(nothing)?;
+        let transcript = self.transcript.as_ref().ok_or_else(nothing)?;
         let turn_id = self.state.turn.as_ref().map(|turn| turn.id).or(self.state.last_turn_id).ok_or_else(nothing)?;
         let meta = RequestMeta { session_id: self.id, turn_id, step: 0, attempt, purpose: Purpose::Summary };
-        let request = ModelRequest {
+        let mut request = ModelRequest {
             model: name,
-            system: Plan::system(),
-            messages: plan.messages(),
-            tools: Arc::from([]),
+            system: transcript.system(&self.state),
+            messages: Vec::new(),
+            tools: self.shared.parts.tools.specs(),
             files: BTreeMap::new(),
             output_schema: None,
             meta,
         };
-        let trigger = self.state.compaction.as_ref().map_or(CompactTrigger::Asked, |under_way| under_way.trigger);
+        let under_way = self.state.compaction.as_ref();
+        let (trigger, overflows) =
+            under_way.map_or((CompactTrigger::Asked, 0), |under_way| (under_way.trigger, under_way.overflows));
+        let overhead = self.gauge.read(tokens::of_request(&request));
+        let room = Room { overhead, window: model.window(), overflows, gauge: self.gauge };
+        let plan = Plan::make(transcript.entries(), &room).ok_or_else(nothing)?;
+        (request.system, request.messages, request.tools) = (Plan::system(), plan.messages(), Arc::from([]));
         let (secrets, shown_secrets) = (self.shared.parts.secrets.clone(), self.shown_secrets());
         Ok(Compacting { attempt, trigger, model, request, plan, gauge: self.gauge, secrets, shown_secrets })
     }

@@ -34,7 +34,7 @@ impl Warm {
     async fn try_recover(&mut self) -> Result<(), Error> {
         let state = self.state.clone();
         let Some(turn) = &state.turn else {
-            return match state.queue.is_empty() {
+            return match state.queue.is_empty() && state.compaction.is_none() {
                 true => Ok(()),
                 false => self.tell_recovered(Vec::new(), Partial::default()).await,
             };

@@ -16,6 +16,7 @@ mod simulation;
 mod steps;
 mod subscriptions;
 mod turn;
+mod vendors;
 mod verification;
 
 /// A test file that nobody names would never run.

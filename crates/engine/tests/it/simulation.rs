@@ -10,6 +10,7 @@ use std::{
 mod acts;
 mod checks;
 mod commands;
+mod compactions;
 mod dice;
 mod faults;
 mod forks;
@@ -166,4 +167,31 @@ fn the_same_seed_is_the_same_life() {
         assert_eq!(first.1, second.1, "the logs of two lives of seed {seed}");
         assert_eq!(first.0, second.0);
     }
+}
+
+/// The lives would prove nothing of compactions if there were none.
+#[test]
+fn compactions_of_every_kind_happen() {
+    let mut missing: Vec<&str> = vec![
+        r#""type":"compaction_started","actor":{"kind":"policy"},"data":{"trigger":"threshold","blocking":false"#,
+        r#""type":"compaction_started","actor":{"kind":"policy"},"data":{"trigger":"threshold","blocking":true"#,
+        r#""type":"compaction_started","actor":{"kind":"policy"},"data":{"trigger":"overflow","blocking":true"#,
+        r#""type":"context_compacted","actor":{"kind":"agent"},"data":{"trigger":"threshold""#,
+        r#""type":"context_compacted","actor":{"kind":"agent"},"data":{"trigger":"overflow""#,
+        r#""type":"context_compacted","actor":{"kind":"agent"},"data":{"trigger":"asked""#,
+        r#""type":"compaction_failed","actor":{"kind":"system"},"data":{"reason":{"kind":"interrupted""#,
+        r#""type":"compaction_failed","actor":{"kind":"system"},"data":{"reason":{"kind":"canceled""#,
+        r#""type":"compaction_failed","actor":{"kind":"system"},"data":{"reason":{"kind":"stream_stalled""#,
+        r#""type":"turn_failed","actor":{"kind":"system"},"data":{"code":"context_overflow""#,
+    ];
+    for seed in 0..SEEDS {
+        let mut life = Life::new(seed);
+        life.live().expect("a life goes well");
+        let story = life.story();
+        missing.retain(|mark| !story.iter().any(|line| line.contains(mark)));
+        if missing.is_empty() {
+            return;
+        }
+    }
+    panic!("these never happened: {missing:#?}");
 }

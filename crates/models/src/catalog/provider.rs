@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Deserialize;
+use tenure_core::redact::is_secret_name;
 
 use crate::{
     Patience,
@@ -229,6 +230,18 @@ impl Provider {
         self.endpoint.clone()
     }
 
+    /// All that must never be written or shown, with a name for each: the key, headers that let somebody in, and
+    /// passwords in addresses.
+    pub fn secrets(&self) -> Vec<(String, String)> {
+        let Endpoint { provider, base_url, key, key_variable, headers, proxy } = &*self.endpoint;
+        let own = |what: &str| format!("{provider}_{what}").to_ascii_uppercase().replace('-', "_");
+        let named = key.iter().map(|key| (key_variable.clone().unwrap_or_else(|| own("key")), key.clone()));
+        let headers = headers.iter().filter(|(name, _)| lets_in(name)).map(|(name, value)| (own(name), value.clone()));
+        let addresses = [("password", Some(base_url)), ("proxy_password", proxy.as_ref())];
+        let passwords = addresses.into_iter().filter_map(|(what, url)| Some((own(what), password(url?)?)));
+        named.chain(headers).chain(passwords).collect()
+    }
+
     pub fn has_key(&self) -> bool {
         self.endpoint.key.is_some()
     }
@@ -266,6 +279,15 @@ impl Provider {
     pub(super) fn aliases(&self) -> &'static [(&'static str, &'static str)] {
         self.aliases
     }
+}
+
+fn lets_in(header: &str) -> bool {
+    let name = header.to_ascii_lowercase();
+    is_secret_name(&name) || name.contains("auth") || name.contains("cookie")
+}
+
+fn password(url: &str) -> Option<String> {
+    reqwest::Url::parse(url).ok()?.password().map(str::to_owned)
 }
 
 /// An empty variable is as good as none.

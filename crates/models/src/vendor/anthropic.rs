@@ -2,6 +2,8 @@
 
 mod decode;
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::Value;
 use tenure_core::{
@@ -94,7 +96,7 @@ struct Message<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Block<'a> {
     Text {
-        text: std::borrow::Cow<'a, str>,
+        text: Cow<'a, str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
@@ -114,7 +116,7 @@ enum Block<'a> {
     ToolUse {
         id: &'a str,
         name: &'a str,
-        input: &'a Value,
+        input: Cow<'a, Value>,
     },
     ToolResult {
         tool_use_id: &'a str,
@@ -192,12 +194,15 @@ fn messages<'a>(turns: &'a [Turn<'a>], media: &Media<'a>) -> Result<Vec<Message<
         let message = match turn {
             Turn::User { results, said } => Message { role: "user", content: user(results, said, media)? },
             Turn::Assistant { text: said, thinking, calls } => {
-                let mut content: Vec<Block<'_>> = thinking.iter().filter_map(thought).collect();
-                content.extend((!said.trim().is_empty()).then(|| text(said)));
+                let says = !said.trim().is_empty();
+                // Thoughts that came to nothing may not stand alone.
+                let thoughts = thinking.iter().filter(|_| says || !calls.is_empty());
+                let mut content: Vec<Block<'_>> = thoughts.filter_map(thought).collect();
+                content.extend(says.then(|| text(said)));
                 content.extend(calls.iter().map(|asked| Block::ToolUse {
                     id: &asked.id,
                     name: &asked.call.name,
-                    input: &asked.call.input,
+                    input: asked.object(),
                 }));
                 Message { role: "assistant", content }
             }

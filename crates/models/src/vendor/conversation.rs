@@ -5,6 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
+use serde_json::{Value, json};
 use tenure_core::{context::ChatMessage, ids::CallId, message::Part, model::Thinking, tool::ToolCall};
 
 /// What the model is told of a call whose result nobody recorded. No vendor takes a call without a result.
@@ -58,6 +59,16 @@ impl std::ops::Deref for CallName<'_> {
 pub(crate) struct Asked<'a> {
     pub(crate) id: CallName<'a>,
     pub(crate) call: &'a ToolCall,
+}
+
+impl Asked<'_> {
+    /// The input as an object, which is all that vendors take back. A model may have written anything.
+    pub(crate) fn object(&self) -> Cow<'_, Value> {
+        match &self.call.input {
+            input @ Value::Object(_) => Cow::Borrowed(input),
+            other => Cow::Owned(json!({ "malformed": other })),
+        }
+    }
 }
 
 #[derive(Debug)]

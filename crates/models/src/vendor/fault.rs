@@ -16,6 +16,7 @@ pub(crate) fn of_status(status: StatusCode, headers: &HeaderMap, body: &[u8]) ->
     match header(headers, "x-should-retry") {
         Some("true") if !kind.retryable() => kind = FaultKind::Server,
         // The vendor knows that another attempt is in vain.
+        Some("false") if kind == FaultKind::RateLimited => kind = FaultKind::Quota,
         Some("false") if kind.retryable() => kind = FaultKind::BadRequest,
         _ => {}
     }

@@ -95,7 +95,7 @@ enum PieceBody<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<&'a str>,
         name: &'a str,
-        args: &'a Value,
+        args: Cow<'a, Value>,
     },
     FunctionResponse {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,7 +172,7 @@ fn contents<'a>(turns: &'a [Turn<'a>], media: &Media<'a>) -> Result<Vec<Content<
                     let body = PieceBody::FunctionCall {
                         id: asked.id.vendors(),
                         name: &asked.call.name,
-                        args: &asked.call.input,
+                        args: asked.object(),
                     };
                     let thought_signature = signed(thinking, &format!("{ORIGIN_CALL}{index}"));
                     parts.push(Piece { body, thought_signature });

@@ -127,7 +127,9 @@ fn tool(spec: &tenure_core::tool::ToolSpec) -> Tool<'_> {
 fn push<'a>(turn: &'a Turn<'a>, media: &Media<'a>, input: &mut Vec<Item<'a>>) -> Result<(), Fault> {
     match turn {
         Turn::Assistant { text, thinking, calls } => {
-            input.extend(thinking.iter().filter_map(kept));
+            // An item of reasoning has to be followed by what it led to.
+            let led_on = !text.is_empty() || !calls.is_empty();
+            input.extend(thinking.iter().filter(|_| led_on).filter_map(kept));
             if !text.is_empty() {
                 let content = vec![Content::OutputText { text }];
                 input.push(Item::Plain(PlainItem::Message { role: "assistant", content }));

@@ -8,20 +8,11 @@ use tenure_core::model::{Fault, FaultKind, StopReason, Usage};
 use tenure_models::{
     Model, ModelEvent, Patience,
     entry::{Entry, ThinkingStyle, ToolMode},
-    vendor::{Endpoint, Transport, VendorModel, Wire},
+    vendor::{Endpoint, Transport, VendorModel},
 };
 use tenure_testkit::vendor::{Answer, FakeVendor, Format, Piece, Speech, Spoken};
 
 use crate::request::{request, user};
-
-pub fn wire(format: Format) -> Wire {
-    match format {
-        Format::Anthropic => Wire::Anthropic,
-        Format::Chat => Wire::Chat,
-        Format::Responses => Wire::Responses,
-        Format::Gemini => Wire::Gemini,
-    }
-}
 
 pub fn entry() -> Entry {
     Entry {
@@ -49,7 +40,7 @@ pub fn model(vendor: &FakeVendor, format: Format, entry: Entry) -> VendorModel {
         headers: vec![("x-team".into(), "blue".into())],
         proxy: None,
     };
-    VendorModel::new(entry, wire(format), Arc::new(endpoint), Transport::new())
+    VendorModel::new(entry, format.wire(), Arc::new(endpoint), Transport::new())
 }
 
 /// What a reply comes to, whatever the fragments were.
@@ -127,8 +118,19 @@ fn rich() -> Speech {
 fn assert_whole(heard: &Heard, format: Format, how: &str) {
     assert_eq!(heard.end, Some(Ok(StopReason::ToolUse)), "{format:?} {how}");
     assert_eq!(heard.text, "Grüße und\n\"so\" weiter 🦀", "{format:?} {how}");
-    assert_eq!(heard.thoughts.len(), 1, "{format:?} {how}: {:?}", heard.thoughts);
-    assert_eq!(heard.thoughts[0].0, "Hm, äöü 😀", "{format:?} {how}");
+    // Gemini signs the text that follows, Chat signs nothing.
+    let signed = Some("sig+/=".to_owned());
+    let thought = "Hm, äöü 😀".to_owned();
+    let thoughts = match format {
+        Format::Anthropic => vec![(thought, signed)],
+        Format::Chat => vec![(thought, None)],
+        Format::Gemini => vec![(thought, None), (String::new(), signed)],
+        Format::Responses => {
+            assert!(heard.thoughts[0].1.as_ref().is_some_and(|item| item.contains("sig+/=")), "{:?}", heard.thoughts);
+            vec![(thought, heard.thoughts[0].1.clone())]
+        }
+    };
+    assert_eq!(heard.thoughts, thoughts, "{format:?} {how}");
     let usage = Usage { input_tokens: 100, output_tokens: 42, cache_read_tokens: 7, cache_write_tokens: 0 };
     assert_eq!(heard.usage, usage, "{format:?} {how}");
     let calls: Vec<_> =

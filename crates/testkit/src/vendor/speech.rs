@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tenure_core::model::{StopReason, Usage};
+use tenure_models::vendor::Wire;
 
 /// A vendor's format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +15,15 @@ pub enum Format {
 
 impl Format {
     pub const ALL: [Format; 4] = [Format::Anthropic, Format::Chat, Format::Responses, Format::Gemini];
+
+    pub fn wire(self) -> Wire {
+        match self {
+            Format::Anthropic => Wire::Anthropic,
+            Format::Chat => Wire::Chat,
+            Format::Responses => Wire::Responses,
+            Format::Gemini => Wire::Gemini,
+        }
+    }
 
     /// Where models of this format are asked for, below the vendor's address.
     pub fn base_path(self) -> &'static str {
@@ -239,19 +249,27 @@ impl Speech {
 
     fn gemini(&self) -> String {
         let mut events = Events::default();
-        let mut part = |part: Value| {
+        // A signature comes with the part that follows the thought.
+        let mut signed: Option<&String> = None;
+        let mut part = |mut part: Value, signature: Option<&String>| {
+            if let Some(signature) = signature {
+                part["thoughtSignature"] = json!(signature);
+            }
             events.plain(&json!({ "candidates": [{ "content": { "role": "model", "parts": [part] } }] }));
         };
         for spoken in &self.spoken {
             match spoken {
-                Spoken::Thought(pieces, _) => {
-                    pieces.iter().for_each(|text| part(json!({ "text": text, "thought": true })));
+                Spoken::Thought(pieces, signature) => {
+                    pieces.iter().for_each(|text| part(json!({ "text": text, "thought": true }), None));
+                    signed = signature.as_ref();
                 }
-                Spoken::Text(pieces) => pieces.iter().for_each(|text| part(json!({ "text": text }))),
+                Spoken::Text(pieces) => {
+                    pieces.iter().for_each(|text| part(json!({ "text": text }), signed.take()));
+                }
                 Spoken::Calls(calls) => {
                     for (id, name, pieces) in calls {
                         let args: Value = serde_json::from_str(&pieces.concat()).unwrap_or(json!({}));
-                        part(json!({ "functionCall": { "id": id, "name": name, "args": args } }));
+                        part(json!({ "functionCall": { "id": id, "name": name, "args": args } }), signed.take());
                     }
                 }
             }

@@ -6,7 +6,7 @@ use crate::{
     event::{Actor, CompactTrigger, CompactionFailed, CompactionStarted, ContextCompacted},
     ids::TurnId,
     model::{Fault, FaultKind, MicroUsd, Usage},
-    session::{COMPACTIONS_MAX, Compaction, Decision, Session},
+    session::{AUTO_RESUMES_MAX, Attempts, COMPACTIONS_MAX, Compaction, Decision, SUMMARY_OVERFLOWS_MAX, Session},
     time::Moment,
 };
 
@@ -52,16 +52,22 @@ impl Session {
         compacted: ContextCompacted,
         moment: &mut Moment,
     ) -> Result<Decision, Refusal> {
-        self.awaited_compaction(attempt)?;
-        let sane = self.context_from <= compacted.context_from
-            && compacted.context_from <= compacted.kept_from
-            && compacted.kept_from <= self.seq + 1;
-        if !sane {
-            return Err(Refusal::stale());
+        let Compaction { trigger, blocking, .. } = *self.awaited_compaction(attempt)?;
+        // An answer to what was asked for is never passed over: it would be asked for again, and again.
+        if compacted.kept_from < self.context_from || compacted.kept_from > self.seq + 1 {
+            let fault = Fault::new(FaultKind::BadRequest, "the summary does not fit the conversation");
+            return self.compact_failed(attempt, fault, (compacted.usage, compacted.cost_micro_usd), moment);
         }
+        // Messages that wait are still to be shown. What was left behind before stays behind: a retry fetches it.
+        let waits_from = self.first_needed().unwrap_or(u64::MAX);
+        let needed_from = compacted.context_from.min(compacted.kept_from).min(waits_from);
+        let context_from = needed_from.max(self.context_from);
         let mut draft = Draft::new(self, moment);
-        draft.emit_in_turn(Actor::AGENT, compacted);
-        draft.step_if_awaited();
+        draft.emit_in_turn(Actor::AGENT, ContextCompacted { trigger, context_from, ..compacted });
+        // A turn that did not wait may be talking to the model: its request is made.
+        if blocking {
+            draft.step_if_awaited();
+        }
         Ok(draft.done())
     }
 
@@ -73,7 +79,10 @@ impl Session {
         moment: &mut Moment,
     ) -> Result<Decision, Refusal> {
         let under_way = self.awaited_compaction(attempt)?.clone();
-        let retry_at = next_try(&under_way.attempts, &fault, moment);
+        let retry_at = match fault.kind {
+            FaultKind::ContextOverflow => (under_way.overflows + 1 < SUMMARY_OVERFLOWS_MAX).then_some(moment.at),
+            _ => next_try(&under_way.attempts, &fault, moment),
+        };
         let mut draft = Draft::new(self, moment);
         let failed = CompactionFailed { reason: fault.clone(), usage, cost_micro_usd, retry_at };
         draft.emit_in_turn(Actor::SYSTEM, failed);
@@ -108,6 +117,30 @@ impl Draft<'_> {
             self.compact(CompactTrigger::Asked, false, None, actor);
         }
         Answer::Compacting { seq: self.state.seq }
+    }
+
+    /// The daemon was stopped while the summary was made: another attempt follows, unless that happens again and again.
+    /// Tells whether one was cut.
+    pub(super) fn cut_compaction(&mut self) -> bool {
+        let now = self.moment.at;
+        let cut = self.state.compacting().filter(|cut| cut.attempts.not_before.is_none_or(|at| at <= now));
+        let Some(Attempts { made, failed, .. }) = cut.map(|cut| cut.attempts.clone()) else { return false };
+        let reason = Fault::new(FaultKind::Interrupted, "the daemon was stopped while the summary was made");
+        let retry_at = (made.saturating_sub(failed) < AUTO_RESUMES_MAX).then_some(now);
+        self.emit_in_turn(
+            Actor::SYSTEM,
+            CompactionFailed { reason, usage: Usage::default(), cost_micro_usd: None, retry_at },
+        );
+        true
+    }
+
+    /// The turn is being stopped, and with it what it waited for.
+    pub(super) fn stop_compaction(&mut self) {
+        if self.state.waits_for_compaction() {
+            let reason = Fault::new(FaultKind::Canceled, "the turn was stopped");
+            let failed = CompactionFailed { reason, usage: Usage::default(), cost_micro_usd: None, retry_at: None };
+            self.emit_in_turn(Actor::SYSTEM, failed);
+        }
     }
 
     fn awaits_model(&self) -> bool {

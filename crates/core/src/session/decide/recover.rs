@@ -17,18 +17,20 @@ impl Session {
     /// nothing, as a log from elsewhere may have it, starts.
     pub(super) fn recover(&self, classes: &[(CallId, CallClass)], partial: Partial, moment: &mut Moment) -> Decision {
         let mut draft = Draft::new(self, moment);
+        let cut_summary = draft.cut_compaction();
         let Some(turn) = &self.turn else {
             draft.start_queued();
             return draft.done();
         };
-        let called = turn.awaits_model() && !self.waits_for_compaction();
-        let cut_model = called && turn.attempts.not_before.is_none_or(|at| at <= draft.moment.at);
+        let (awaits, waits) = (turn.awaits_model(), self.waits_for_compaction());
+        let cut_model = awaits && !waits && turn.attempts.not_before.is_none_or(|at| at <= draft.moment.at);
         let cut_calls: Vec<&Call> =
             turn.calls.iter().filter(|call| matches!(call.state, CallState::Started { .. })).collect();
         // A write that was being prepared did nothing yet, but its turn was at work: it is cut as well.
         let cut_preparation = self.wanted().iter().any(|effect| matches!(effect, Effect::PrepareTool { .. }));
         let runs = matches!(turn.phase, Phase::Going | Phase::Budget(_));
-        if !runs || (!cut_model && !cut_preparation && cut_calls.is_empty()) {
+        let cut_wait = awaits && waits && cut_summary;
+        if !runs || (!cut_model && !cut_wait && !cut_preparation && cut_calls.is_empty()) {
             return draft.done();
         }
         if cut_model {

@@ -167,6 +167,7 @@ impl Draft<'_> {
     }
 
     fn stopped(&mut self, stop: Stop, left: Vec<String>) {
+        self.stop_compaction();
         match stop {
             Stop::Expire(reached) => {
                 self.close_calls("the budget was used up");

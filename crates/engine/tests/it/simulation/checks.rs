@@ -49,6 +49,7 @@ impl Record {
             self.state.apply(event);
         }
         self.events.push(event.clone());
+        self.tell(event);
         self.items.push(Item { cursor: Cursor::at(event.seq), delta: None, may_be_gone: false });
     }
 
@@ -81,7 +82,7 @@ impl Record {
             Body::SessionCompleted(_) | Body::SessionCanceled(_) | Body::SessionExpired(_) | Body::SessionFailed(_) => {
                 let rests = self.open.is_none() && self.queued.is_empty();
                 faults.need(rests, || format!("the session ends at event {seq} with turns left"));
-                self.ended = true;
+                (self.ended, self.compaction) = (true, None);
             }
             Body::MessageAdded(added) => {
                 let before = self.messages.insert(added.message_id, seq);
@@ -103,6 +104,7 @@ impl Record {
                 let open = self.open.as_ref().map(|open| open.id);
                 faults.need(open.is_none(), || format!("event {seq} starts {turn} beside {open:?}"));
                 self.open = Some(Open::new(turn));
+                self.compacted_in_vain = 0;
             }
             Body::TurnCompleted(_) => self.settle(event, "completed", &[], running, faults),
             Body::TurnFailed(_) => self.settle(event, "failed", &[], running, faults),
@@ -114,11 +116,11 @@ impl Record {
                     open.paused = false;
                 }
             }
+            Body::CompactionStarted(_) | Body::ContextCompacted(_) | Body::CompactionFailed(_) => {
+                self.take_compaction(event, faults);
+            }
             Body::SessionCreated(_)
             | Body::ContextSeeded(_)
-            | Body::CompactionStarted(_)
-            | Body::ContextCompacted(_)
-            | Body::CompactionFailed(_)
             | Body::ChildStarted(_)
             | Body::ChildWaiting(_)
             | Body::ChildSettled(_) => {}

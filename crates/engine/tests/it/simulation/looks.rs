@@ -98,7 +98,7 @@ impl Life {
     }
 
     fn rests(&self) -> bool {
-        self.world.known().records.values().all(|record| record.open.is_none() && record.queued.is_empty())
+        self.world.known().records.values().all(|record| record.rests())
     }
 
     fn what_is_open(&self) -> String {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tenure_core::{
     budget::Budgets,
     command::{Answer, Verdict},
+    context::Transcript,
     cursor::Cursor,
     delta::{Delta, Stream},
     event::Event,
@@ -15,7 +16,7 @@ use tenure_core::{
     tool::{Outcome, ToolKind},
 };
 
-use super::rules::Lasting;
+use super::{compactions::Compaction, rules::Lasting};
 
 /// One thing that watchers see.
 pub struct Item {
@@ -92,6 +93,13 @@ pub struct Record {
     pub messages: BTreeMap<MessageId, u64>,
     pub taken: BTreeSet<MessageId>,
     pub ended: bool,
+    /// What the model is to be shown, as the core folds it.
+    pub told: Transcript,
+    /// How the last message of a person that a turn took in begins.
+    pub newest: Option<String>,
+    pub compaction: Option<Compaction>,
+    /// Compactions of the policy since the last reply.
+    pub compacted_in_vain: u32,
     pub attachments: BTreeSet<String>,
     pub keys: BTreeMap<(String, String), KeyUsed>,
     /// First and last event of the one decision that each command led to.
@@ -131,6 +139,10 @@ impl Record {
             messages: BTreeMap::new(),
             taken: BTreeSet::new(),
             ended: false,
+            told: Transcript::default(),
+            newest: None,
+            compaction: None,
+            compacted_in_vain: 0,
             attachments: BTreeSet::new(),
             keys: BTreeMap::new(),
             decisions: HashMap::new(),

@@ -24,14 +24,23 @@ pub fn script(dice: &mut Dice) -> Value {
         json!({"input_per_mtok_usd": 0, "output_per_mtok_usd": 0})
     };
     let patience = json!({"first_byte_ms": 500, "between_bytes_ms": 300});
-    json!({"steps": steps, "after": "repeat", "patience": patience, "price": price})
+    let mut script = json!({"steps": steps, "after": "repeat", "patience": patience, "price": price});
+    // The tools alone take about 80 tokens, so the smallest of these is too small for anything.
+    if let Some(window) = dice.pick(&[None, None, Some(60), Some(130), Some(200), Some(400), Some(1500)]) {
+        script["window"] = json!(window);
+    }
+    if dice.chance(50) {
+        script["summary"] = json!("They did this and that. ".repeat(1 + dice.roll(4) as usize));
+    }
+    script
 }
 
 fn step(dice: &mut Dice, calls_max: u64) -> Value {
     let mut entries = vec![];
     for _ in 0..dice.roll(3) {
         let mut failing = words(dice);
-        failing.push(match dice.roll(5) {
+        failing.push(match dice.roll(6) {
+            5 => json!({"error": {"kind": "context_overflow", "message": "too long"}}),
             0 => json!({"drop": true}),
             1 => json!({"stall": true}),
             2 => json!({"error": {"kind": "rate_limited", "message": "slow", "retry_after_ms": dice.roll(3000)}}),

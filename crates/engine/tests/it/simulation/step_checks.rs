@@ -35,7 +35,10 @@ impl Record {
                 true => open.paused = true,
                 false => (open.stopping, open.stopping_since) = (true, seq),
             },
-            Body::ModelOutputCompleted(output) => self.take_output(&mut open, output, seq, faults),
+            Body::ModelOutputCompleted(output) => {
+                self.compacted_in_vain = 0;
+                self.take_output(&mut open, output, seq, faults);
+            }
             Body::ModelAttemptFailed(failed) => {
                 let awaited = (failed.step, failed.attempt) == (open.step + 1, open.attempts + 1);
                 faults.need(awaited, || format!("event {seq}: attempt {} of step {}", failed.attempt, failed.step));

@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream::BoxStream};
 use serde_json::{Value, json};
 use tenure_core::{
-    context::{ModelRequest, Purpose, RequestMeta},
+    context::{ChatMessage, ModelRequest, Purpose, RequestMeta},
     ids::{CallId, SessionId, TurnId},
     message::joined_text,
     model::{Fault, FaultKind, MicroUsd, Usage},
     tool::{Intent, ToolKind, ToolResult, ToolSpec, VerifyPlan},
 };
-use tenure_models::{Model, ModelEvent, Patience, Registry, scripted::ScriptedModel};
+use tenure_models::{Model, ModelEvent, Patience, Registry, scripted::ScriptedModel, tokens};
 use tenure_tools::{CallContext, Invoked, Tool};
 
 use super::world::World;
@@ -56,17 +56,64 @@ impl Drop for AtModel {
     }
 }
 
+/// The same for a summary.
+struct AtSummary(Arc<World>, SessionId);
+
+impl Drop for AtSummary {
+    fn drop(&mut self) {
+        self.0.summary_ends(self.1);
+    }
+}
+
+impl LifeModel {
+    /// A window is a window, whatever the engine makes of it.
+    fn check_room(&self, request: &ModelRequest) -> Result<(), Fault> {
+        let tokens = tokens::of_request(request);
+        match self.script.window() {
+            Some(window) if tokens > window => {
+                Err(Fault::new(FaultKind::ContextOverflow, format!("{tokens} tokens are more than {window}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A summary takes its time, and comes to nothing now and then, by the names in its request.
+    async fn summary(&self, request: ModelRequest) -> Result<BoxStream<'static, Result<ModelEvent, Fault>>, Fault> {
+        let RequestMeta { session_id, turn_id, attempt, .. } = request.meta;
+        self.world.summary_starts(session_id);
+        let at_work = AtSummary(self.world.clone(), session_id);
+        let luck: u32 = turn_id.to_string().bytes().map(u32::from).sum::<u32>() + attempt;
+        tokio::time::sleep(Duration::from_millis(u64::from(luck % 7) * 30)).await;
+        self.check_room(&request)?;
+        match luck % 9 {
+            0 => return Err(Fault::new(FaultKind::Server, "no summary today")),
+            1 => return Err(Fault::new(FaultKind::Auth, "no summary for you")),
+            2 => return Ok(futures::stream::pending().map(move |event| (event, &at_work).0).boxed()),
+            3 => return Ok(futures::stream::empty().boxed()),
+            _ => {}
+        }
+        let events = self.script.stream(request).await?;
+        Ok(events.map(move |event| (event, &at_work).0).boxed())
+    }
+}
+
 #[async_trait]
 impl Model for LifeModel {
     async fn stream(&self, request: ModelRequest) -> Result<BoxStream<'static, Result<ModelEvent, Fault>>, Fault> {
-        let RequestMeta { session_id, turn_id, step, attempt, purpose } = request.meta;
+        let RequestMeta { session_id, purpose, .. } = request.meta;
         if purpose == Purpose::Summary {
-            return self.script.stream(request).await;
+            return self.summary(request).await;
         }
-        self.world.model_starts(session_id, turn_id, step, attempt);
+        self.world.model_starts(&request);
         let at_work = AtModel(self.world.clone(), session_id);
-        let events = self.script.stream(request).await?;
-        Ok(events.map(move |event| (event, &at_work).0).boxed())
+        self.check_room(&request)?;
+        let counted = tokens::of_request(&request);
+        let events = self.script.stream(as_if_whole(request)).await?;
+        let told = move |event| match event {
+            Ok(ModelEvent::Usage(usage)) => Ok(ModelEvent::Usage(Usage { input_tokens: counted, ..usage })),
+            event => event,
+        };
+        Ok(events.map(move |event| (told(event), &at_work).0).boxed())
     }
 
     fn cost(&self, usage: &Usage) -> Option<MicroUsd> {
@@ -77,9 +124,23 @@ impl Model for LifeModel {
         self.script.patience()
     }
 
+    fn window(&self) -> Option<u64> {
+        self.script.window()
+    }
+
     fn takes(&self, part_kind: &str) -> bool {
         self.script.takes(part_kind)
     }
+}
+
+/// The request as the script is to see it. A script finds its place by the replies before it, and a compaction takes them
+/// away: it would say the same for ever.
+fn as_if_whole(request: ModelRequest) -> ModelRequest {
+    let RequestMeta { turn_id, step, .. } = request.meta;
+    let begins = turn_id.to_string().bytes().map(u32::from).sum::<u32>() % 6;
+    let reply = Arc::new(ChatMessage::Assistant { text: String::new(), thinking: vec![], calls: vec![] });
+    let messages = vec![reply; (begins + step - 1) as usize];
+    ModelRequest { messages, ..request }
 }
 
 pub struct LifeTool {

@@ -6,6 +6,7 @@ use std::{
 };
 
 use tenure_core::{
+    context::{ModelRequest, RequestMeta},
     delta::Delta,
     event::Event,
     ids::{CallId, SessionId, TurnId},
@@ -48,6 +49,7 @@ pub struct Known {
     pub sum: Sum,
     tools: BTreeMap<CallId, Running>,
     models: BTreeMap<SessionId, u32>,
+    pub summaries: BTreeMap<SessionId, u32>,
 }
 
 #[derive(Default)]
@@ -65,7 +67,8 @@ impl World {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn model_starts(&self, session: SessionId, turn: TurnId, step: u32, attempt: u32) {
+    pub fn model_starts(&self, request: &ModelRequest) {
+        let RequestMeta { session_id: session, turn_id: turn, step, attempt, .. } = request.meta;
         let known = &mut *self.known();
         let under_way = known.models.entry(session).or_default();
         *under_way += 1;
@@ -76,6 +79,9 @@ impl World {
             (open.step + 1, open.attempts + 1) == (step, attempt) && !open.interrupted && !open.paused
         });
         known.faults.need(awaited, || format!("{session}: the model is asked for step {step}.{attempt} of {turn}"));
+        if let Some(record) = record {
+            record.check_request(request, &mut known.faults);
+        }
     }
 
     pub fn model_ends(&self, session: SessionId) {

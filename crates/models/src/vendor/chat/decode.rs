@@ -22,13 +22,21 @@ const DONE: &str = "[DONE]";
 /// The state of one reply.
 #[derive(Debug, Default)]
 pub(crate) struct Completion {
-    /// Calls by the number that the server gave them.
-    calls: BTreeMap<u64, u32>,
+    /// The last call of each number that the server gave.
+    calls: BTreeMap<u64, Begun>,
+    calls_begun: u32,
     thinks: bool,
     finish: Option<StopReason>,
     refused: bool,
     /// Calls and answers are read out of the text, where they were asked for so.
     action: Option<Reader>,
+}
+
+/// A call under way.
+#[derive(Debug)]
+struct Begun {
+    index: u32,
+    id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -71,10 +79,8 @@ struct FunctionDelta {
 
 #[derive(Deserialize)]
 struct Counts {
-    #[serde(default)]
-    prompt_tokens: u64,
-    #[serde(default)]
-    completion_tokens: u64,
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
     prompt_tokens_details: Option<PromptDetails>,
     /// DeepSeek's name for the cached share.
     prompt_cache_hit_tokens: Option<u64>,
@@ -169,16 +175,19 @@ impl Completion {
         let name = function.name.filter(|name| !name.is_empty());
         // A server that does not number its calls sends each of them whole.
         let number = number.unwrap_or_else(|| match name.is_some() {
-            true => self.calls.keys().next_back().map_or(0, |last| last + 1),
+            true => self.calls.keys().next_back().map_or(0, |last| last.saturating_add(1)),
             false => self.calls.keys().next_back().copied().unwrap_or(0),
         });
-        let index = match (self.calls.get(&number), name) {
-            (Some(index), _) => *index,
+        let id = id.filter(|id| !id.is_empty());
+        // Some give all their calls the same number: another name and id is another call.
+        let begun = self.calls.get(&number).filter(|begun| name.is_none() || id.is_none() || begun.id == id);
+        let index = match (begun, name) {
+            (Some(begun), _) => begun.index,
             (None, Some(name)) => {
-                let index = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
-                self.calls.insert(number, index);
-                let provider_id = id.filter(|id| !id.is_empty());
-                out.push(ModelEvent::CallStarted { index, provider_id, name });
+                let index = self.calls_begun;
+                self.calls_begun = index.saturating_add(1);
+                self.calls.insert(number, Begun { index, id: id.clone() });
+                out.push(ModelEvent::CallStarted { index, provider_id: id, name });
                 index
             }
             (None, None) => return Err(malformed("a call without a name")),
@@ -210,12 +219,13 @@ impl Completion {
 fn usage(counts: Counts) -> Usage {
     let details = counts.prompt_tokens_details;
     let cached = details.as_ref().and_then(|details| details.cached_tokens).or(counts.prompt_cache_hit_tokens);
-    let cache_read_tokens = cached.unwrap_or(0).min(counts.prompt_tokens);
+    let prompt = counts.prompt_tokens.unwrap_or(0);
+    let cache_read_tokens = cached.unwrap_or(0).min(prompt);
     let cache_write_tokens = details.and_then(|details| details.cache_write_tokens).unwrap_or(0);
-    let cache_write_tokens = cache_write_tokens.min(counts.prompt_tokens - cache_read_tokens);
+    let cache_write_tokens = cache_write_tokens.min(prompt - cache_read_tokens);
     Usage {
-        input_tokens: counts.prompt_tokens - cache_read_tokens - cache_write_tokens,
-        output_tokens: counts.completion_tokens,
+        input_tokens: prompt - cache_read_tokens - cache_write_tokens,
+        output_tokens: counts.completion_tokens.unwrap_or(0),
         cache_read_tokens,
         cache_write_tokens,
     }

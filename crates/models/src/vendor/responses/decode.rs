@@ -27,10 +27,19 @@ pub(crate) struct Response {
 /// An item under way, and how much of it was shown.
 #[derive(Debug)]
 enum Open {
-    Message { shown: usize },
-    Reasoning { parts: u32, shown: usize },
-    Call { index: u32, shown: usize },
-    Other,
+    Message {
+        shown: usize,
+    },
+    Reasoning {
+        parts: u32,
+        shown: usize,
+    },
+    Call {
+        index: u32,
+        shown: usize,
+    },
+    /// It was told to the end, or there is nothing to tell.
+    Over,
 }
 
 #[derive(Deserialize)]
@@ -98,6 +107,7 @@ impl Decoder for Response {
             }
             Event::Done { output_index, item } => self.close(output_index, &item, out)?,
             Event::Completed { response } => {
+                self.close_all(&response, out)?;
                 let stop_reason = match (self.calls, self.refused) {
                     (1.., _) => StopReason::ToolUse,
                     (0, true) => StopReason::Refusal,
@@ -106,6 +116,7 @@ impl Decoder for Response {
                 finish(&response, stop_reason, out);
             }
             Event::Incomplete { response } => {
+                self.close_all(&response, out)?;
                 let reason = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
                 let stop_reason = match reason {
                     Some("max_output_tokens" | "max_tokens") => StopReason::MaxTokens,
@@ -147,7 +158,7 @@ impl Response {
                 out.push(ModelEvent::CallStarted { index, provider_id, name: name.to_owned() });
                 Open::Call { index, shown: 0 }
             }
-            _ => Open::Other,
+            _ => Open::Over,
         };
         self.items.insert(number, open);
         Ok(())
@@ -162,16 +173,26 @@ impl Response {
         Ok(())
     }
 
+    /// The reply as a whole. Items that no event has told of are shown now.
+    fn close_all(&mut self, response: &Value, out: &mut Fragments) -> Result<(), Fault> {
+        let items = response.get("output").and_then(Value::as_array);
+        for (number, item) in (0..).zip(items.into_iter().flatten()) {
+            self.close(number, item, out)?;
+        }
+        Ok(())
+    }
+
     /// The item as a whole. What no delta has told of it is shown now.
     fn close(&mut self, number: u64, item: &Value, out: &mut Fragments) -> Result<(), Fault> {
         if !self.items.contains_key(&number) {
             self.open(number, item, out)?;
         }
-        match self.items.remove(&number) {
+        match self.items.insert(number, Open::Over) {
             Some(Open::Message { shown: 0 }) => {
                 for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
-                    let text = part.get("text").or_else(|| part.get("refusal")).and_then(Value::as_str);
-                    out.push(ModelEvent::Text(text.unwrap_or_default().to_owned()));
+                    let field = |name: &str| part.get(name).and_then(Value::as_str);
+                    self.refused |= field("refusal").is_some();
+                    out.push(ModelEvent::Text(field("text").or(field("refusal")).unwrap_or_default().to_owned()));
                 }
             }
             Some(Open::Call { index, shown: 0 }) => {

@@ -1,0 +1,254 @@
+//! The engine over real HTTP with every vendor's format: what a model says, is shown and is sent back.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tenure_core::{
+    command::{Answer as Answered, Command},
+    event::{Body, Event},
+    message::{Delivery, Part, Role},
+    model::{StopReason, Usage},
+    tool::ToolKind,
+};
+use tenure_engine::{NewFile, RecordStatus};
+use tenure_models::{
+    catalog::{Catalog, CatalogConfig, ModelConfig, ProviderConfig},
+    entry::{LongPrices, PartKind, Prices, Rates},
+};
+use tenure_testkit::{
+    Rig, RigSetup, TestTool, trusting, user,
+    vendor::{Answer, FakeVendor, Format, Speech, Spoken},
+};
+
+mod compaction;
+mod cuts;
+mod faults;
+mod prefix;
+mod secrets;
+
+/// A catalog in which `fake/m` is this vendor's.
+pub fn catalog(vendor: &FakeVendor, format: Format, model: ModelConfig) -> Catalog {
+    let provider = ProviderConfig {
+        wire: Some(format.wire()),
+        base_url: Some(vendor.url(format.base_path())),
+        ..ProviderConfig::default()
+    };
+    let config = CatalogConfig {
+        providers: BTreeMap::from([("fake".to_owned(), provider)]),
+        models: BTreeMap::from([("fake/m".to_owned(), model)]),
+        aliases: BTreeMap::new(),
+    };
+    Catalog::new(config, |_| None).expect("a catalog of one vendor")
+}
+
+pub fn rig(vendor: &FakeVendor, format: Format, model: ModelConfig) -> RigSetup {
+    Rig::models(Arc::new(catalog(vendor, format, model)), "fake/m")
+}
+
+pub async fn plain(vendor: &FakeVendor, format: Format) -> Rig {
+    rig(vendor, format, ModelConfig::default()).start().await
+}
+
+pub fn says(format: Format, text: &str) -> Answer {
+    Answer::events(Speech::text(text).events(format))
+}
+
+/// The replies of a session, in order.
+pub fn replies(events: &[Event]) -> Vec<&str> {
+    let replies = events.iter().filter_map(|event| match &event.body {
+        Body::ModelOutputCompleted(output) => Some(output.text.as_str()),
+        _ => None,
+    });
+    replies.collect()
+}
+
+#[tokio::test]
+async fn a_turn_of_text() {
+    for format in Format::ALL {
+        let vendor = FakeVendor::start().await;
+        vendor.plan(says(format, "Hello there, friend."));
+        let rig = plain(&vendor, format).await;
+        let session = rig.create().await;
+        let record = rig.ask(session, "hi").await;
+        assert_eq!(record.status, RecordStatus::Completed, "{format:?}: {:?}", record.error);
+        assert_eq!(record.response.expect("a reply").text, "Hello there, friend.");
+        rig.sound(session).await;
+    }
+}
+
+fn calls(stop: StopReason) -> Speech {
+    let call = |id: &str, at: &str| {
+        let text = json!({ "subject": at }).to_string();
+        let (one, two) = text.split_at(5);
+        (id.to_owned(), "look".to_owned(), vec![one.to_owned(), two.to_owned()])
+    };
+    Speech {
+        spoken: vec![
+            Spoken::Thought(vec!["Where ".into(), "to look?".into()], Some("sig+/=abc".into())),
+            Spoken::Calls(vec![call("call_a", "here"), call("call_b", "there")]),
+        ],
+        stop,
+        usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() },
+    }
+}
+
+#[tokio::test]
+async fn parallel_calls_are_run_and_answered_and_thinking_goes_back() {
+    for format in Format::ALL {
+        let vendor = FakeVendor::start().await;
+        vendor.plan(Answer::events(calls(StopReason::ToolUse).events(format)));
+        vendor.plan(says(format, "Seen."));
+        let look = TestTool::new("look", ToolKind::Read).shared();
+        let model = ModelConfig { sends_reasoning: Some(true), ..ModelConfig::default() };
+        let rig = rig(&vendor, format, model).tool(&look).start().await;
+        let session = rig.create_with(trusting).await;
+        let record = rig.ask(session, "look").await;
+        assert_eq!(record.status, RecordStatus::Completed, "{format:?}: {:?}", record.error);
+        assert_eq!(look.inputs(), [json!({ "subject": "here" }), json!({ "subject": "there" })], "{format:?}");
+        rig.sound(session).await;
+        let again = vendor.asked()[1].json();
+        let text = again.to_string();
+        assert_eq!(results(format, &again), ["call_a", "call_b"], "{format:?}: {text}");
+        let kept = if format == Format::Chat { "Where to look?" } else { "sig+/=abc" };
+        assert!(text.contains(kept), "{format:?}: {text}");
+    }
+}
+
+/// Whose results a request holds.
+fn results(format: Format, body: &Value) -> Vec<String> {
+    let (list, id) = match format {
+        Format::Anthropic => ("/messages", "tool_use_id"),
+        Format::Chat => ("/messages", "tool_call_id"),
+        Format::Responses => ("/input", "call_id"),
+        Format::Gemini => ("/contents", "id"),
+    };
+    let mut found = Vec::new();
+    for item in body.pointer(list).and_then(Value::as_array).into_iter().flatten() {
+        let inner = item.get("content").or_else(|| item.get("parts")).and_then(Value::as_array);
+        let blocks = inner.map_or_else(|| vec![item], |blocks| blocks.iter().collect());
+        for block in blocks {
+            let block = block.get("functionResponse").unwrap_or(block);
+            let is_result =
+                block.get("type").is_none_or(|kind| kind == "tool_result" || kind == "function_call_output");
+            let is_result = is_result && block.get("args").is_none();
+            found.extend(block.get(id).filter(|_| is_result).and_then(Value::as_str).map(str::to_owned));
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn attachments_reach_the_vendor() {
+    let files = [
+        ("a.png", "image/png", PartKind::Image),
+        ("b.pdf", "application/pdf", PartKind::File),
+        ("c.wav", "audio/wav", PartKind::Audio),
+        ("d.txt", "text/plain", PartKind::File),
+    ];
+    for format in Format::ALL {
+        let vendor = FakeVendor::start().await;
+        let takes = match format {
+            Format::Chat | Format::Gemini => vec![PartKind::Image, PartKind::File, PartKind::Audio],
+            Format::Anthropic | Format::Responses => vec![PartKind::Image, PartKind::File],
+        };
+        let model = ModelConfig { takes: Some(takes.clone()), ..ModelConfig::default() };
+        let rig = rig(&vendor, format, model).start().await;
+        let session = rig.create().await;
+        for (name, mime_type, kind) in files {
+            let words = format!("the words of {name} in {format:?}");
+            let bytes = Bytes::from(words.clone().into_bytes());
+            let file = NewFile { name: name.into(), mime_type: mime_type.into(), bytes };
+            let Ok(Answered::Attached { attachment }) = rig.engine.attach(session, file, None, user()).await else {
+                panic!("{name} is not taken");
+            };
+            let (r#ref, mime_type) = (attachment.r#ref, attachment.mime_type);
+            let part = match kind {
+                PartKind::Image => Part::Image { r#ref, mime_type },
+                PartKind::Audio => Part::Audio { r#ref, mime_type },
+                PartKind::File => Part::File { r#ref, mime_type },
+            };
+            let parts = vec![Part::text("see"), part];
+            let command = Command::SendMessage { role: Role::User, parts, delivery: Delivery::Queue, auto_run: None };
+            vendor.plan(says(format, "seen"));
+            let told = rig.command(session, command).await;
+            if !takes.contains(&kind) {
+                let refusal = told.expect_err("a part that the model cannot take").to_string();
+                assert!(refusal.contains("cannot take a part"), "{format:?} {name}: {refusal}");
+                continue;
+            }
+            let Ok(Answered::Message { turn_id: Some(turn), .. }) = told else { panic!("{format:?} {name}: {told:?}") };
+            let record = rig.settled(session, turn).await;
+            assert_eq!(record.status, RecordStatus::Completed, "{format:?} {name}: {:?}", record.error);
+            let body = vendor.asked().pop().expect("a request").json().to_string();
+            let coded = base64(words.as_bytes());
+            assert!(body.contains(&words) || body.contains(&coded), "{format:?} {name}: {body}");
+        }
+    }
+}
+
+/// As RFC 4648 has it; written out so that the test does not trust what it tests.
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let bits = three.iter().chain([0, 0].iter()).take(3).fold(0u32, |bits, byte| bits << 8 | u32::from(*byte));
+        for place in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * place)) as usize & 63];
+            text.push(if place <= three.len() { char::from(letter) } else { '=' });
+        }
+    }
+    text
+}
+
+/// The same vendor, reached through itself as a proxy: nobody takes it for a server on this machine.
+fn far_away(vendor: &FakeVendor, format: Format, model: ModelConfig) -> RigSetup {
+    let provider = ProviderConfig {
+        wire: Some(format.wire()),
+        base_url: Some(format!("http://models.example{}", format.base_path())),
+        proxy: Some(vendor.url("")),
+        ..ProviderConfig::default()
+    };
+    let config = CatalogConfig {
+        providers: BTreeMap::from([("fake".to_owned(), provider)]),
+        models: BTreeMap::from([("fake/m".to_owned(), model)]),
+        aliases: BTreeMap::new(),
+    };
+    Rig::models(Arc::new(Catalog::new(config, |_| None).expect("a catalog of one vendor")), "fake/m")
+}
+
+#[tokio::test]
+async fn costs_follow_the_prices() {
+    let rates = |input: f64| Rates { input, output: 10.0, cache_read: Some(0.5), cache_write: Some(4.0) };
+    let long = Some(LongPrices { above: 1000, rates: rates(20.0) });
+    let prices = Some(Prices { rates: rates(2.0), long });
+    for format in Format::ALL {
+        // Gemini does not tell what it wrote to its cache.
+        let cache_write_tokens = if format == Format::Gemini { 0 } else { 5 };
+        let others = 7 * 10 + 40 / 2 + cache_write_tokens * 4;
+        let rows = [(prices, 100, Some(200 + others)), (prices, 2000, Some(40_000 + others)), (None, 100, None)];
+        for (prices, input_tokens, cost) in rows {
+            let usage = Usage { input_tokens, output_tokens: 7, cache_read_tokens: 40, cache_write_tokens };
+            let vendor = FakeVendor::start().await;
+            vendor.plan(Answer::events(Speech { usage, ..Speech::text("ok") }.events(format)));
+            let model = ModelConfig { prices, ..ModelConfig::default() };
+            let rig = far_away(&vendor, format, model).start().await;
+            let session = rig.create().await;
+            let record = rig.ask(session, "hi").await;
+            assert_eq!(record.status, RecordStatus::Completed, "{format:?}: {:?}", record.error);
+            assert_eq!(record.cost_micro_usd, cost, "{format:?} {input_tokens}");
+            assert_eq!(record.spent.usage, usage, "{format:?}");
+            assert_eq!(rig.state(session).await.spent().cost(), cost);
+            assert!(vendor.asked()[0].path.starts_with("http://models.example/"), "it came by the proxy");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_on_this_machine_costs_nothing() {
+    let vendor = FakeVendor::start().await;
+    vendor.plan(says(Format::Chat, "ok"));
+    let rig = plain(&vendor, Format::Chat).await;
+    let session = rig.create().await;
+    assert_eq!(rig.ask(session, "hi").await.cost_micro_usd, Some(0));
+}

@@ -1,0 +1,129 @@
+//! A vendor that refuses what is too long: the context is compacted, and the turn comes to its end.
+
+use serde_json::json;
+use tenure_core::{
+    command::Command,
+    event::{Body, CompactTrigger},
+};
+use tenure_engine::RecordStatus;
+use tenure_models::catalog::ModelConfig;
+use tenure_testkit::{
+    Rig,
+    vendor::{Answer, Asked, FakeVendor, Format, Speech},
+};
+
+use super::{plain, rig, says};
+
+const SUMMARY: &str = "They spoke of apples.";
+
+fn wants_summary(asked: &Asked) -> bool {
+    String::from_utf8_lossy(&asked.body).contains("Now write the summary.")
+}
+
+/// A vendor whose window is so many bytes.
+async fn narrow(format: Format, bytes_max: usize) -> FakeVendor {
+    FakeVendor::with(move |asked, _| {
+        if asked.body.len() > bytes_max {
+            let message = "prompt is too long: many tokens > few maximum";
+            return Answer::json(400, &json!({ "error": { "type": "invalid_request_error", "message": message } }));
+        }
+        says(format, if wants_summary(asked) { SUMMARY } else { "Yes." })
+    })
+    .await
+}
+
+fn long(what: &str) -> String {
+    format!("{what} {}", "apples and pears, ".repeat(60))
+}
+
+async fn trigger_of(rig: &Rig, session: tenure_core::ids::SessionId) -> Vec<CompactTrigger> {
+    let events = rig.events(session).await;
+    let compacted = events.iter().filter_map(|event| match &event.body {
+        Body::ContextCompacted(compacted) => Some(compacted.trigger),
+        _ => None,
+    });
+    compacted.collect()
+}
+
+#[tokio::test]
+async fn what_is_too_long_is_compacted_and_the_turn_goes_on() {
+    for format in Format::ALL {
+        let vendor = narrow(format, 6_000).await;
+        let mut rig = plain(&vendor, format).await;
+        let session = rig.create().await;
+        for round in 0..12 {
+            let record = rig.ask(session, &long(&format!("round {round}"))).await;
+            assert_eq!(record.status, RecordStatus::Completed, "{format:?} {round}: {:?}", record.error);
+            if round == 7 {
+                rig.crash_and_restart().await;
+            }
+        }
+        let triggers = trigger_of(&rig, session).await;
+        assert!(triggers.len() > 1, "{format:?}: {triggers:?}");
+        assert!(triggers.iter().all(|trigger| *trigger == CompactTrigger::Overflow), "{format:?}: {triggers:?}");
+        rig.sound(session).await;
+        let last = String::from_utf8(vendor.asked().pop().unwrap().body).unwrap();
+        assert!(last.contains(SUMMARY) && last.contains("round 11"), "{format:?}: {last}");
+        assert!(!last.contains("round 0 "), "{format:?}: {last}");
+    }
+}
+
+#[tokio::test]
+async fn one_message_that_is_too_long_ends_its_turn_and_no_other() {
+    let format = Format::Anthropic;
+    let vendor = narrow(format, 6_000).await;
+    let rig = plain(&vendor, format).await;
+    let session = rig.create().await;
+    assert_eq!(rig.ask(session, "first").await.status, RecordStatus::Completed);
+    let record = rig.ask(session, &"far too long ".repeat(1_000)).await;
+    assert_eq!(record.status, RecordStatus::Failed);
+    assert_eq!(record.error.expect("a reason").code, "context_overflow");
+    // What cannot be shown whole is quoted in part from now on.
+    let record = rig.ask(session, "and now?").await;
+    assert_eq!(record.status, RecordStatus::Completed, "{:?}", record.error);
+    rig.sound(session).await;
+}
+
+#[tokio::test]
+async fn a_window_that_fills_is_compacted_in_time() {
+    let format = Format::Chat;
+    let vendor = FakeVendor::with(move |asked, _| {
+        let mut speech = Speech::text(if wants_summary(asked) { SUMMARY } else { "Yes." });
+        // The vendor counts three bytes as a token.
+        speech.usage.input_tokens = asked.body.len() as u64 / 3;
+        Answer::events(speech.events(format))
+    })
+    .await;
+    let model = ModelConfig { window: Some(2_000), ..ModelConfig::default() };
+    let rig = rig(&vendor, format, model).start().await;
+    let session = rig.create().await;
+    for round in 0..12 {
+        let record = rig.ask(session, &long(&format!("round {round}"))).await;
+        assert_eq!(record.status, RecordStatus::Completed, "{round}: {:?}", record.error);
+        rig.until(session, "no summary is under way", |state| state.compaction.is_none()).await;
+    }
+    let longest = vendor.asked().iter().map(|asked| asked.body.len()).max().unwrap();
+    assert!(longest / 3 < 2_000, "a request of {longest} bytes");
+    assert!(trigger_of(&rig, session).await.contains(&CompactTrigger::Threshold));
+    rig.sound(session).await;
+}
+
+#[tokio::test]
+async fn a_person_can_ask_for_it() {
+    let format = Format::Gemini;
+    let vendor = narrow(format, usize::MAX).await;
+    let rig = plain(&vendor, format).await;
+    let session = rig.create().await;
+    for round in 0..3 {
+        rig.ask(session, &long(&format!("round {round}"))).await;
+    }
+    rig.command(session, Command::Compact).await.expect("it is asked for");
+    rig.until(session, "the summary is there", |state| state.compaction.is_none()).await;
+    assert_eq!(trigger_of(&rig, session).await, [CompactTrigger::Asked]);
+    let record = rig.ask(session, "and now?").await;
+    assert_eq!(record.status, RecordStatus::Completed);
+    let last = String::from_utf8(vendor.asked().pop().unwrap().body).unwrap();
+    assert!(last.contains(SUMMARY) && !last.contains("round 0"), "{last}");
+    // The last request that went is quoted.
+    assert!(last.contains("round 2"), "{last}");
+}

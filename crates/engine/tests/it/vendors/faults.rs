@@ -1,0 +1,154 @@
+//! Each way a vendor can fail: the events that tell of it, and what comes after.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure_core::{
+    event::{Body, ModelAttemptFailed},
+    model::FaultKind,
+};
+use tenure_engine::RecordStatus;
+use tenure_models::catalog::ModelConfig;
+use tenure_testkit::vendor::{Answer, FakeVendor, Format, Piece, Speech};
+
+use super::{replies, rig, says};
+
+const REPLY: &str = "All is well.";
+
+fn error(kind: &str, message: &str) -> Value {
+    json!({ "error": { "type": kind, "message": message } })
+}
+
+/// The first half of a reply that was meant to be another one.
+fn half(format: Format) -> Answer {
+    let events = Speech::text("This is not the end.").events(format);
+    let at = events.find("not").expect("the word is there");
+    let at = at + events[at..].find("\n\n").expect("its event ends") + 2;
+    Answer::events(events).until(at, Piece::Pause(Duration::ZERO))
+}
+
+fn half_and(format: Format, then: &str) -> Answer {
+    let mut answer = half(format);
+    answer.pieces.push(Piece::Bytes(then.into()));
+    answer
+}
+
+async fn attempts(answers: Vec<Answer>, format: Format) -> (Vec<(ModelAttemptFailed, u64)>, tenure_engine::TurnRecord) {
+    let vendor = FakeVendor::start().await;
+    answers.into_iter().for_each(|answer| vendor.plan(answer));
+    vendor.plan(says(format, REPLY));
+    let model = ModelConfig { between_bytes_ms: Some(300), ..ModelConfig::default() };
+    let rig = rig(&vendor, format, model).start().await;
+    let session = rig.create().await;
+    let record = rig.ask(session, "hi").await;
+    rig.sound(session).await;
+    let events = rig.events(session).await;
+    let said = replies(&events);
+    assert!(said.is_empty() || said == [REPLY], "{format:?}: {said:?}");
+    let failed = events.into_iter().filter_map(|event| match event.body {
+        Body::ModelAttemptFailed(failed) => Some((*failed, event.ts.ms())),
+        _ => None,
+    });
+    (failed.collect(), record)
+}
+
+#[tokio::test]
+async fn what_may_pass_is_tried_again_when_the_vendor_says() {
+    use FaultKind::*;
+    for format in Format::ALL {
+        let rows = [
+            (429, "rate_limit_error", RateLimited),
+            (529, "overloaded_error", Overloaded),
+            (500, "api_error", Server),
+            (503, "", Server),
+            (408, "", Server),
+        ];
+        let answers = rows.iter().map(|(status, kind, _)| {
+            Answer::json(*status, &error(kind, "wait a little"))
+                .with_header("retry-after-ms", &format!("{}", status % 100))
+        });
+        let (failed, record) = attempts(answers.collect(), format).await;
+        assert_eq!(record.status, RecordStatus::Completed, "{format:?}: {:?}", record.error);
+        assert_eq!(failed.len(), rows.len(), "{format:?}: {failed:?}");
+        for ((status, _, kind), (failed, at)) in rows.iter().zip(&failed) {
+            assert_eq!(failed.reason.kind, *kind, "{format:?} {status}");
+            let wait = failed.retry_at.expect("another attempt").ms() - at;
+            assert_eq!(wait, u64::from(status % 100), "{format:?} {status}");
+            assert!(failed.reason.message.contains("wait a little"), "{:?}", failed.reason);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reply_that_breaks_is_abandoned_and_begun_again() {
+    use FaultKind::*;
+    for format in Format::ALL {
+        let told = json!({ "type": "error", "error": { "type": "overloaded_error", "message": "busy" } });
+        let rows = vec![
+            (half(format), StreamCut),
+            (half_and(format, "data: {\"nonsense\n\n"), Malformed),
+            (half_and(format, &format!("event: error\ndata: {told}\n\n")), Overloaded),
+            (Answer { pieces: [half(format).pieces, vec![Piece::Stall]].concat(), ..half(format) }, StreamStalled),
+        ];
+        for (answer, kind) in rows {
+            let (failed, record) = attempts(vec![answer], format).await;
+            assert_eq!(record.status, RecordStatus::Completed, "{format:?} {kind:?}: {:?}", record.error);
+            let [(failed, _)] = &failed[..] else { panic!("{format:?} {kind:?}: {failed:?}") };
+            // The Responses format tells errors in another shape, which is the same to us.
+            assert_eq!(failed.reason.kind, kind, "{format:?}: {:?}", failed.reason);
+            assert_eq!(failed.text, "This is not ", "{format:?} {kind:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_helped_ends_the_turn_with_the_vendors_words() {
+    use FaultKind::*;
+    for format in Format::ALL {
+        let rows = [
+            (400, error("invalid_request_error", "a bad field"), BadRequest),
+            (401, error("authentication_error", "a wrong key"), Auth),
+            (403, error("permission_error", "not you"), Auth),
+            (404, error("not_found_error", "no such thing"), UnknownModel),
+            (402, error("", "pay first"), Quota),
+            (429, error("insufficient_quota", "all is spent"), Quota),
+        ];
+        for (status, body, kind) in rows {
+            let (failed, record) = attempts(vec![Answer::json(status, &body)], format).await;
+            assert_eq!(record.status, RecordStatus::Failed, "{format:?} {status}");
+            let told = record.error.expect("a reason");
+            assert_eq!(told.code, kind.code(), "{format:?} {status}");
+            assert!(told.message.contains(body["error"]["message"].as_str().unwrap()), "{}", told.message);
+            let [(failed, _)] = &failed[..] else { panic!("{format:?} {status}: {failed:?}") };
+            assert_eq!((failed.reason.kind, failed.retry_at), (kind, None), "{format:?} {status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_with_broken_arguments_is_told_to_the_model() {
+    for format in [Format::Anthropic, Format::Chat, Format::Responses] {
+        let vendor = FakeVendor::start().await;
+        for broken in ["{\"subject\": ", "[1, 2]", "\"text\""] {
+            let mut speech = Speech::call("call_1", "look", &json!({}));
+            speech.spoken = vec![tenure_testkit::vendor::Spoken::Calls(vec![(
+                "call_1".into(),
+                "look".into(),
+                vec![broken.into()],
+            )])];
+            vendor.plan(Answer::events(speech.events(format)));
+            vendor.plan(says(format, REPLY));
+            let look = tenure_testkit::TestTool::new("look", tenure_core::tool::ToolKind::Read).shared();
+            let rig = rig(&vendor, format, ModelConfig::default()).tool(&look).start().await;
+            let session = rig.create_with(tenure_testkit::trusting).await;
+            let record = rig.ask(session, "look").await;
+            assert_eq!(record.status, RecordStatus::Completed, "{format:?} {broken}: {:?}", record.error);
+            assert_eq!(look.inputs().len(), 0, "{format:?} {broken}: it does not run");
+            let body = vendor.asked().pop().unwrap().json();
+            if format == Format::Anthropic {
+                let input = &body["messages"][1]["content"][0]["input"];
+                assert!(input.is_object(), "the vendor takes nothing else: {body}");
+            }
+        }
+    }
+}
