@@ -1,7 +1,7 @@
 //! `tenure models`: what sessions can have for a model, and what is missing for the others.
 
 use clap::Args;
-use tenure_client::print::{Look, Tone, columns, cut, tamed};
+use tenure_client::print::{Look, Tone, columns, tamed};
 use tenure_wire::{ModelList, ModelView, PriceView, ProviderView};
 
 use super::Context;
@@ -69,34 +69,31 @@ fn lacking(provider: &ProviderView) -> Option<String> {
     })
 }
 
-const HEAD: [&str; 6] = ["MODEL", "WINDOW", "OUTPUT", "$ IN/OUT", "TAKES", "ALSO"];
+const HEAD: [&str; 5] = ["MODEL", "WINDOW", "$ IN/OUT", "TAKES", "ALSO"];
 const GAP: &str = "  ";
 
-/// A head and a line for each model; where there is little room, names give way.
+/// A head and a line for each model. Names are whole, since they are to be copied; what stands behind gives way.
 fn table(models: &[&ModelView], look: Look) -> Vec<String> {
-    let rows: Vec<[String; 6]> = models.iter().map(|model| cells(model)).collect();
+    let rows: Vec<[String; 5]> = models.iter().map(|model| cells(model)).collect();
     let head = HEAD.map(str::to_owned);
     let width = |at: usize| rows.iter().chain([&head]).map(|row| columns(&row[at])).max().unwrap_or(0);
-    let mut widths: [usize; 6] = std::array::from_fn(width);
-    let rest: usize = widths[1..].iter().sum::<usize>() + GAP.len() * (HEAD.len() - 1);
-    widths[0] = widths[0].min(look.width.saturating_sub(rest).max(16));
-    let line = |row: &[String; 6]| {
-        let padded = row.iter().zip(widths).map(|(cell, width)| {
-            let cell = cut(cell, width);
-            format!("{cell}{}", " ".repeat(width.saturating_sub(columns(&cell))))
-        });
+    let widths: [usize; 5] = std::array::from_fn(width);
+    let line = |row: &[String; 5]| {
+        let padded = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell}{}", " ".repeat(width.saturating_sub(columns(cell)))));
         look.line(padded.collect::<Vec<_>>().join(GAP).trim_end(), 0)
     };
     let head = look.paint(Tone::Faint, &line(&head));
     std::iter::once(head).chain(rows.iter().map(line)).collect()
 }
 
-fn cells(model: &ModelView) -> [String; 6] {
-    let mut takes = model.takes.clone();
-    if model.tool_mode != "native" {
-        takes.push(format!("tools by {}", model.tool_mode));
-    }
+fn cells(model: &ModelView) -> [String; 5] {
     let mut also = model.aliases.clone();
+    if model.tool_mode != "native" {
+        also.push(format!("tools by {}", model.tool_mode));
+    }
     if !model.ready {
         also.push("not ready".into());
     }
@@ -104,9 +101,8 @@ fn cells(model: &ModelView) -> [String; 6] {
     [
         cell(&model.name),
         tokens(model.window),
-        tokens(model.output_max),
         price(model.prices.as_ref()),
-        cell(&takes.join(",")),
+        cell(&model.takes.join(",")),
         cell(&also.join(", ")),
     ]
 }
@@ -157,7 +153,7 @@ mod tests {
     }
 
     fn list() -> ModelList {
-        let mut local = model("ollama/a-model-with-a-really-long-name:70b-instruct-q4_K_M", true);
+        let mut local = model("ollama/a-model-with-a-long-name:70b-q4_K_M", true);
         (local.prices, local.window, local.tool_mode) = (None, None, "schema".into());
         let provider = |name: &str, local: bool, key_variable: Option<&str>| ProviderView {
             name: name.into(),
@@ -182,8 +178,8 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "MODEL                       WINDOW  OUTPUT  $ IN/OUT  TAKES                    …",
-                "ollama/a-model-with-a-real…  ?       128k    ?         image,file,tools by sch…",
+                "MODEL                                       WINDOW  $ IN/OUT  TAKES       ALSO",
+                "ollama/a-model-with-a-long-name:70b-q4_K_M  ?       ?         image,file  small…",
                 "",
                 "Sessions that name none have scripted.",
                 "1 more are known and cannot be asked now: `tenure models --all`.",

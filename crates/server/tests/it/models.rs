@@ -91,10 +91,10 @@ async fn event(daemon: &Daemon, session: &str, wire_type: &str) -> Value {
 }
 
 /// A session with a long past.
-async fn long(daemon: &Daemon, more: Value) -> String {
+async fn long(daemon: &Daemon, window: u64, more: Value) -> String {
     let steps: Vec<Value> = (0..4).map(|_| text_step(&"word ".repeat(3_000))).collect();
     let path = daemon.files.path().join("long.json");
-    std::fs::write(&path, json!({ "summary": "They said words.", "window": 50_000, "steps": steps }).to_string())
+    std::fs::write(&path, json!({ "summary": "They said words.", "window": window, "steps": steps }).to_string())
         .unwrap();
     let mut settings = json!({ "model": format!("scripted:{}", path.display()) });
     settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -109,7 +109,7 @@ async fn long(daemon: &Daemon, more: Value) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_context_is_compacted_when_somebody_asks() {
     let daemon = Daemon::start().await;
-    let session = long(&daemon, json!({})).await;
+    let session = long(&daemon, 50_000, json!({})).await;
     let path = format!("/v1/sessions/{session}/compact");
     let got = daemon.post_with_key(&path, "once", json!({})).await;
     assert_eq!((got.status, &got.body["status"]), (202, &json!("compacting")));
@@ -131,7 +131,7 @@ async fn a_context_is_compacted_when_somebody_asks() {
 async fn when_it_begins_is_a_policy() {
     let daemon = Daemon::start().await;
     let early = json!({ "policy": { "compaction": { "from_percent": 10, "block_percent": 20 } } });
-    let session = long(&daemon, early).await;
+    let session = long(&daemon, 20_000, early).await;
     let compacted = event(&daemon, &session, "context_compacted").await;
     assert_eq!(compacted["data"]["trigger"], "threshold");
     let policy = daemon.get(&format!("/v1/sessions/{session}")).await.ok()["policy"]["compaction"].clone();
