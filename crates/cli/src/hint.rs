@@ -189,6 +189,7 @@ mod tests {
         "bad_range",
         "bad_request",
         "bad_role",
+        "bad_schema",
         "bad_workspace",
         "budget_lowered",
         "disk_refused",

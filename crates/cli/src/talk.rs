@@ -23,6 +23,8 @@ pub struct NewTalk<'a> {
     pub workspace: &'a Path,
     pub model: Option<String>,
     pub answers: Answers,
+    /// What the answers have to fit.
+    pub output_schema: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 /// Whether a message got there.
@@ -53,6 +55,7 @@ pub async fn begin(client: &Client, way: &Way, new: &NewTalk<'_>, text: &str) ->
     let create = CreateSession {
         workspace_path: workspace.to_str().ok_or_else(utf8)?.to_owned(),
         model: new.model.clone(),
+        output_schema: new.output_schema.clone(),
         title: Some(title_of(text)),
         policy: Some(Policy { approval, ..Policy::default() }),
         ..CreateSession::default()

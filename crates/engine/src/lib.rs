@@ -246,6 +246,12 @@ impl Engine {
         let mut moment = self.0.parts.clock.moment();
         let mut id = moment.session_id();
         let digest = digest_of(&(&new.settings, &new.policy, &new.budgets));
+        if let Some(Err(why)) = new.settings.output_schema.as_ref().map(tenure_tools::check_schema) {
+            let message = format!("output_schema is no JSON Schema: {why}");
+            return Err(
+                Refusal::new("bad_schema", message, "send a schema that names nothing outside of itself").into()
+            );
+        }
         let created = self.complete(new);
         // A refused request keeps no key: it is judged first.
         let mut decision = create(id, created.clone(), actor.clone(), &mut moment)?;

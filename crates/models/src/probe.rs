@@ -57,7 +57,8 @@ async fn counted(transport: &Transport, provider: &Provider, body: &Value) -> Re
     let endpoint = provider.endpoint();
     let asked = transport.post_json(&endpoint, Wire::Chat, "chat/completions", body);
     let silent = |_| Fault::new(FaultKind::StreamStalled, format!("no answer within {} s", PATIENCE.as_secs()));
-    let answer = tokio::time::timeout(PATIENCE, asked).await.map_err(silent)??;
+    let answer = tokio::time::timeout(PATIENCE, asked).await.map_err(silent)?;
+    let answer = answer.map_err(|fault| provider.tamed(fault))?;
     let uncounted = || Fault::new(FaultKind::Malformed, "the answer does not tell how many tokens the request had");
     answer["usage"]["prompt_tokens"].as_u64().ok_or_else(uncounted)
 }

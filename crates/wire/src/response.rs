@@ -239,6 +239,8 @@ responses! {
         #[serde(default)] auto_run: bool,
         #[serde(default)] memory: Option<String>,
         #[serde(default)] preferences: Map<String, Value>,
+        /// What the last text of every turn has to fit.
+        #[serde(default, skip_serializing_if = "Option::is_none")] output_schema: Option<Value>,
         #[serde(default)] policy: Value,
         #[serde(default)] budgets: Value,
         #[serde(default)] turn: Option<OpenTurn>,

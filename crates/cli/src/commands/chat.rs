@@ -316,7 +316,12 @@ impl Chat<'_> {
     async fn send(&mut self, text: String) -> anyhow::Result<Option<Exit>> {
         let text = talk::checked(text)?;
         if self.open.is_none() {
-            let new = NewTalk { workspace: &self.workspace, model: self.model.clone(), answers: self.answers };
+            let new = NewTalk {
+                workspace: &self.workspace,
+                model: self.model.clone(),
+                answers: self.answers,
+                output_schema: None,
+            };
             let session = talk::begin(&self.client, &self.way, &new, &text).await?;
             self.open = Some(self.opened(session, 0));
         }

@@ -245,6 +245,36 @@ async fn files_go_along_with_a_question() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_fits_its_schema_or_the_turn_fails() {
+    let folder = Folder::new();
+    let schema = folder.path().join("schema.json");
+    let wanted = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
+    fs::write(&schema, wanted.to_string()).unwrap();
+    let schema = schema.to_str().unwrap();
+    let answers = |texts: &'static [&'static str]| {
+        FakeVendor::with(move |_, number| {
+            Answer::events(Speech::text(texts[number.min(texts.len() - 1)]).events(Format::Chat))
+        })
+    };
+    let arguments = ["--model", "openai/any", "--schema", schema, "how many?"];
+    // A misfit is asked for once more, and what was abandoned is no answer.
+    let vendor = answers(&["five, I think", "{\"n\": 5}"]).await;
+    let ran = ask(&folder, &[("OPENAI_BASE_URL", vendor.url("/v1"))], &arguments).exits(0);
+    assert_eq!(ran.stdout, "{\"n\": 5}\n", "{ran:?}");
+    let body = vendor.asked()[0].json();
+    assert_eq!(body["response_format"]["json_schema"]["schema"], wanted, "{body}");
+    let folder = Folder::new();
+    let vendor = answers(&["{\"n\": \"five\"}"]).await;
+    let ran = ask(&folder, &[("OPENAI_BASE_URL", vendor.url("/v1"))], &arguments).exits(1);
+    assert!(ran.stdout.is_empty() && ran.stderr.contains("schema_mismatch"), "{ran:?}");
+    assert_eq!(vendor.asked().len(), 2);
+    fs::write(schema, "{\"type\": 5}").unwrap();
+    assert_eq!(folder.tenure(&["ask", "--json", "--schema", schema, "hi"]).exits(4).error()["code"], "bad_schema");
+    fs::write(schema, "[]").unwrap();
+    folder.tenure(&["ask", "--schema", schema, "hi"]).exits(2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_long_conversation_is_summarized_when_asked() {
     let folder = Folder::new();
     let long = "word ".repeat(4_000);

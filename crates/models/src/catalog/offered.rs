@@ -46,7 +46,8 @@ async fn asked(provider: &Provider, transport: &Transport) -> Result<Vec<String>
         let why = format!("{} does not answer within {} s", endpoint.host(), PATIENCE.as_secs());
         Fault::new(FaultKind::Network, why)
     };
-    Ok(ids(&answer.map_err(|_| silent())??))
+    let answer = answer.map_err(|_| silent())?;
+    Ok(ids(&answer.map_err(|fault| provider.tamed(fault))?))
 }
 
 /// `data` is OpenAI's word for the list.

@@ -3,6 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Deserialize;
+use tenure_core::{
+    model::Fault,
+    redact::{Secrets, is_secret_name},
+};
 
 use super::Mistake;
 use crate::{
@@ -288,6 +292,12 @@ impl Provider {
         all
     }
 
+    /// A fault without what is secret: a vendor may repeat it.
+    pub fn tamed(&self, mut fault: Fault) -> Fault {
+        fault.message = Secrets::new(self.secrets()).redact(&fault.message).into_owned();
+        fault
+    }
+
     pub(super) fn is_openai(&self) -> bool {
         self.endpoint.base_url.trim_end_matches('/') == OPENAI_URL
     }
@@ -307,7 +317,7 @@ impl Provider {
 
 fn is_secret_header(name: &str) -> bool {
     ["authorization", "proxy-authorization", "cookie"].iter().any(|known| name.eq_ignore_ascii_case(known))
-        || tenure_core::redact::is_secret_name(name)
+        || is_secret_name(name)
 }
 
 /// An empty variable is as good as none.

@@ -36,6 +36,7 @@ pub(crate) fn new_session(body: wire::CreateSession, base: Policy) -> NewSession
         policy,
         memory,
         preferences,
+        output_schema,
         idempotency_key: _,
     } = body;
     let settings = Settings {
@@ -49,6 +50,7 @@ pub(crate) fn new_session(body: wire::CreateSession, base: Policy) -> NewSession
         labels: labels.unwrap_or_default(),
         memory,
         preferences: preferences.map_or(serde_json::Value::Null, serde_json::Value::Object),
+        output_schema: output_schema.map(serde_json::Value::Object),
         parent: None,
     };
     NewSession {

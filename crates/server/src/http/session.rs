@@ -55,7 +55,8 @@ async fn check_create(app: &App, body: &CreateSession) -> Result<(), Rejection> 
     limits.name("mode", body.mode.as_deref())?;
     limits.labels(body.labels.as_deref())?;
     limits.memory(body.memory.as_deref())?;
-    limits.preferences(body.preferences.as_ref())?;
+    limits.object("preferences", body.preferences.as_ref())?;
+    limits.object("output_schema", body.output_schema.as_ref())?;
     limits.policy(body.policy.as_ref())?;
     limits.workspace(&body.workspace_path).await
 }

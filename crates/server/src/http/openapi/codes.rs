@@ -21,6 +21,7 @@ pub(super) const CODES: &[(&str, u16, &str)] = &[
     ("bad_range", 416, "Nothing of the file lies in the range."),
     ("bad_request", 400, "The body, or a field of it, does not fit."),
     ("bad_role", 400, "A message's role is `user` or `system`."),
+    ("bad_schema", 400, "`output_schema` is no JSON Schema."),
     ("bad_token_name", 400, "No token can have this name."),
     ("bad_workspace", 400, "`workspace_path` is not an existing folder."),
     ("body_timeout", 408, "The body took too long to arrive."),

@@ -116,6 +116,7 @@ pub(super) fn view() -> wire::SessionView {
         auto_run: true,
         memory: None,
         preferences: Default::default(),
+        output_schema: None,
         policy: value(&Policy::default()),
         budgets: value(&Budgets::default()),
         turn: Some(wire::OpenTurn {

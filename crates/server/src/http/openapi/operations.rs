@@ -69,8 +69,8 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
             .leads_to(201, &IN_SESSION, &["cancelTurn", "endSession", "deleteSession", "followSession", "forkSession"])
             .leads_to(201, &IN_SESSION, &["compactSession"])
             .leads_to(201, &IN_SESSION, &["uploadAttachment", "listAttachments", "listArtifacts", "exportSession"])
-            .refuses(&["bad_workspace", "unsupported_policy", "unknown_model", "keys_full", "disk_refused"])
-            .refuses(&["shutting_down"]),
+            .refuses(&["bad_workspace", "unsupported_policy", "unknown_model", "bad_schema", "keys_full"])
+            .refuses(&["disk_refused", "shutting_down"]),
         get("/v1/sessions", "listSessions", tag, "Lists sessions, the newest first.")
             .query::<session::Page>(s, json!({ "cursor": { "$ref": "#/event/SessionId" } }))
             .answers(s, 200, "A page of them.", &list)
