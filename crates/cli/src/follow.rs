@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 use tenure_client::{
     Client, EventStream, Item,
-    print::{Before, Detail, Piece, Printer, Tone, money, question, tamed},
+    print::{Before, Channel, Detail, Piece, Printer, Tone, money, question, tamed},
 };
 use tenure_wire::{Actor, Approval, Approve, Cancel, Delivery, Event, Part, Scope, SendMessage, Verdict};
 use tokio::{signal::unix::Signal, sync::watch, time::Instant};
@@ -40,6 +40,8 @@ pub enum Answers {
 pub enum Frame {
     /// It is all that was asked for: its end tells everything, and what is typed outside a question is passed over.
     Once,
+    /// The same, and only its last text is an answer: it has to fit a schema, and what came before was tried or said on the way.
+    Final,
     /// A conversation: what is typed outside a question goes to the agent at work.
     Chat,
 }
@@ -216,7 +218,13 @@ impl<'a> Follow<'a> {
             // It was told when the key was pressed.
             Output::Text if self.canceled_by == Some(CanceledBy::Interrupt) && item.kind == "cancel_requested" => {}
             Output::Text => {
-                let pieces = self.printer.event(&event);
+                let mut pieces = self.printer.event(&event);
+                if self.seat.frame == Frame::Final {
+                    pieces.retain(|piece| piece.channel == Channel::Note);
+                    if item.kind == "turn_completed" {
+                        pieces.push(Piece { channel: Channel::Answer, text: format!("{}\n", self.text.trim_end()) });
+                    }
+                }
                 self.show(pieces)?;
             }
         }
@@ -516,7 +524,7 @@ impl<'a> Follow<'a> {
                 let counts = [(steps, "step"), (calls, "call"), (events, "event")]
                     .map(|(n, what)| crate::count::counted(n, what));
                 let counts = format!("{}, cost {}", counts.join(", "), money(cost));
-                let whose = if self.seat.frame == Frame::Once { format!("; session {session}") } else { String::new() };
+                let whose = if self.seat.frame != Frame::Chat { format!("; session {session}") } else { String::new() };
                 terminal::note(&look.paint(Tone::Faint, &format!("{status}: {counts}{whose}")));
                 terminal::note("\n");
             }

@@ -246,7 +246,7 @@ impl Transcript {
             messages: self.entries.iter().map(|entry| entry.message.clone()).collect(),
             tools,
             files: BTreeMap::new(),
-            output_schema: None,
+            output_schema: session.settings.output_schema.clone().map(Arc::new),
             meta: RequestMeta {
                 session_id: session.id,
                 turn_id: turn.id,

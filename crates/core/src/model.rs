@@ -79,6 +79,8 @@ pub enum FaultKind {
     UnknownModel,
     /// The reply is longer, or asks for more, than one event may hold.
     ReplyTooLarge,
+    /// The last text of a turn does not fit the schema that was asked for.
+    SchemaMismatch,
     /// The request does not fit the model's window.
     ContextOverflow,
     /// A crash of ours cut the call.
@@ -93,7 +95,8 @@ impl FaultKind {
         use FaultKind::*;
         match self {
             RateLimited | Overloaded | Server | Network | StreamCut | StreamStalled | Malformed | Interrupted => true,
-            Auth | Quota | Tls | BadRequest | UnknownModel | ReplyTooLarge | ContextOverflow | Canceled => false,
+            Auth | Quota | Tls | BadRequest | UnknownModel | ReplyTooLarge | SchemaMismatch | ContextOverflow
+            | Canceled => false,
         }
     }
 
@@ -114,6 +117,7 @@ impl FaultKind {
             BadRequest => "bad_request",
             UnknownModel => "unknown_model",
             ReplyTooLarge => "reply_too_large",
+            SchemaMismatch => "schema_mismatch",
             ContextOverflow => "context_overflow",
             Interrupted => "interrupted",
             Canceled => "canceled",

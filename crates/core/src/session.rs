@@ -73,6 +73,9 @@ pub struct Settings {
     pub memory: Option<String>,
     #[serde(skip_serializing_if = "serde_json::Value::is_null")]
     pub preferences: serde_json::Value,
+    /// What the last text of a turn has to fit, as a JSON Schema.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<serde_json::Value>,
     /// The session, turn and call that started this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,

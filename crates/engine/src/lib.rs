@@ -246,6 +246,12 @@ impl Engine {
         let mut moment = self.0.parts.clock.moment();
         let mut id = moment.session_id();
         let digest = digest_of(&(&new.settings, &new.policy, &new.budgets));
+        if let Some(Err(why)) = new.settings.output_schema.as_ref().map(tenure_tools::check_schema) {
+            let message = format!("output_schema is no JSON Schema: {why}");
+            return Err(
+                Refusal::new("bad_schema", message, "send a schema that names nothing outside of itself").into()
+            );
+        }
         let created = self.complete(new);
         // A refused request keeps no key: it is judged first.
         let mut decision = create(id, created.clone(), actor.clone(), &mut moment)?;
@@ -464,6 +470,16 @@ impl Engine {
     /// The tools that agents can be given.
     pub fn tools(&self) -> Arc<[ToolSpec]> {
         self.0.parts.tools.specs()
+    }
+
+    /// The model of sessions that name none.
+    pub fn default_model(&self) -> &str {
+        &self.0.parts.config.default_model
+    }
+
+    /// The models that sessions can have.
+    pub fn models(&self) -> &dyn tenure_models::Registry {
+        &*self.0.parts.models
     }
 
     pub fn counts(&self) -> Counts {

@@ -184,6 +184,13 @@ impl ModelCall {
             let why = format!("the reply takes {encoded} bytes to record, more than {EVENT_BYTES_MAX}");
             return Err(Failed { fault: Fault::new(FaultKind::ReplyTooLarge, why), usage, cost });
         }
+        if let Some(schema) = self.request.output_schema.as_deref()
+            && calls.is_empty()
+            && let Err(problem) = tenure_tools::check_text(schema, &text)
+        {
+            let why = format!("the answer does not fit its schema: {}", self.secrets.redact(&problem));
+            return Err(Failed { fault: Fault::new(FaultKind::SchemaMismatch, why), usage, cost });
+        }
         let guessed_tokens = self.guessed_tokens;
         Ok(ModelOutput { text, thinking, calls, stop_reason, usage, cost, guessed_tokens })
     }

@@ -26,7 +26,7 @@ mod write_file;
 
 pub use classify::classify;
 pub use config::ToolsConfig;
-pub use registry::{BadTool, Registry};
+pub use registry::{BadTool, Registry, check_schema, check_text};
 pub use seed::find_context;
 pub use supervisor::{SUPERVISE_ARG, supervise};
 pub use sweep::sweep_leftovers;

@@ -101,6 +101,23 @@ impl Registry {
     }
 }
 
+/// Whether a text is JSON that fits a schema; the problem is worded for people.
+pub fn check_text(schema: &Value, text: &str) -> Result<(), String> {
+    let validator = jsonschema::validator_for(schema).map_err(|error| format!("the schema is none: {error}"))?;
+    let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+    let told = |error: ValidationError<'_>| match error.instance_path().as_str() {
+        "" => error.to_string(),
+        place => format!("{place}: {error}"),
+    };
+    let problems: Vec<String> = validator.iter_errors(&value).take(PROBLEMS_MAX).map(told).collect();
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
+}
+
+/// Whether this is a JSON Schema; it names nothing outside of itself.
+pub fn check_schema(schema: &Value) -> Result<(), String> {
+    jsonschema::validator_for(schema).map(drop).map_err(|error| error.to_string())
+}
+
 /// One problem as `input.path: expected string`.
 fn worded(error: &ValidationError<'_>, spec: &ToolSpec) -> String {
     let place = format!("input{}", error.instance_path().as_str().replace('/', "."));
@@ -134,6 +151,16 @@ mod tests {
     #[track_caller]
     fn check(name: &str, input: Value, expected: Result<(), &str>) {
         assert_eq!(registry().check(name, &input), expected.map_err(str::to_owned));
+    }
+
+    #[test]
+    fn a_text_fits_its_schema_or_not() {
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+        assert_eq!(check_text(&schema, " {\"n\": 5}\n"), Ok(()));
+        assert!(check_text(&schema, "five").unwrap_err().starts_with("it is not JSON"));
+        assert!(check_text(&schema, "{\"n\": \"five\"}").unwrap_err().starts_with("/n: "));
+        assert!(check_schema(&schema).is_ok() && check_schema(&json!({"type": 5})).is_err());
+        assert!(check_schema(&json!({"$ref": "http://elsewhere.example/schema"})).is_err());
     }
 
     #[test]

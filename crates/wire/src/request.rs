@@ -42,6 +42,8 @@ requests! {
         #[serde(default, skip_serializing_if = "Option::is_none")] policy: Option<Policy>,
         #[serde(default, skip_serializing_if = "Option::is_none")] memory: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")] preferences: Option<Map<String, Value>>,
+        /// A JSON Schema that the last text of every turn has to fit.
+        #[serde(default, skip_serializing_if = "Option::is_none")] output_schema: Option<Map<String, Value>>,
     }
     /// `POST /v1/sessions/{id}/messages`.
     SendMessage {
@@ -100,7 +102,7 @@ requests! {
         /// The bytes, in base64.
         data: String,
     }
-    /// `POST …/turns`, `…/retry` and `…/resume`, which need no body.
+    /// `POST …/turns`, `…/retry`, `…/resume` and `…/compact`, which need no body.
     EmptyCommand {}
 }
 

@@ -1,14 +1,21 @@
 //! `tenure ask`: one message, and everything until its turn is settled.
 
-use std::{io::Read as _, path::PathBuf, time::Duration};
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use clap::Args;
+use serde_json::{Map, Value};
 use tenure_client::{Client, Until};
+use tenure_wire::Part;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
 use crate::{
+    attach,
     count::within,
     daemon::{self, Way},
     exit::{Exit, Problem},
@@ -24,10 +31,11 @@ Examples:
     tenure ask \"what does this project do?\"
     tenure ask --approve all \"make the tests pass\"
     git diff | tenure ask -
+    tenure ask --model small --attach plan.png \"what is wrong here?\"
     tenure ask --session sess_01K9 \"and now the docs\"
     tenure ask --json \"hello\" | tail -1 | jq -r .text
 
-The answer goes to stdout, all else to stderr. With --json every event of the
+The answer goes to stdout, all else to stderr; with --schema the last text alone. With --json every event of the
 turn is one line on stdout, and the last line is
 {\"type\":\"result\",\"session_id\",\"turn_id\",\"status\",\"text\",…}.
 Ctrl-C cancels the turn; a second one leaves it as it is.";
@@ -47,6 +55,12 @@ pub struct Arguments {
     /// Go on with this session instead of making a new one
     #[arg(long)]
     session: Option<String>,
+    /// A file that goes along: an image, a PDF, audio or text; may be given again
+    #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
+    /// A file with a JSON Schema that the answer has to fit, for a new session
+    #[arg(long, value_name = "FILE", conflicts_with = "session")]
+    schema: Option<PathBuf>,
     /// What the agent may do unasked; without it you are asked on a terminal, and elsewhere `writes` holds
     #[arg(long, value_enum)]
     approve: Option<Permit>,
@@ -57,6 +71,9 @@ pub struct Arguments {
 
 pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
     let text = text_of(&arguments.text)?;
+    let attached = attach::read(&arguments.attach)?;
+    let output_schema = arguments.schema.as_deref().map(schema_of).transpose()?;
+    let frame = if output_schema.is_some() { Frame::Final } else { Frame::Once };
     let person = context.output == Output::Text && arguments.approve.is_none() && terminal::is_interactive();
     let answers = if person { Answers::Person } else { Answers::Rule(arguments.approve.unwrap_or_default()) };
     let client = daemon::connect(context).await?;
@@ -64,17 +81,20 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
     let (session, seq) = match &arguments.session {
         Some(given) => known_session(&client, given).await?,
         None => {
-            let new = NewTalk { workspace: &arguments.workspace, model: arguments.model.clone(), answers };
+            let (workspace, model) = (arguments.workspace.as_path(), arguments.model.clone());
+            let new = NewTalk { workspace, model, answers, output_schema };
             (talk::begin(&client, &way, &new, &text).await?, 0)
         }
     };
     let mut stream = client.events(&session, Until::Forever).after(seq.to_string()).finding(way.find.clone());
     let mut interrupts = signal(SignalKind::interrupt())?;
-    let sent = talk::send(&client, &way, &session, text, &mut interrupts).await?;
+    let mut parts = vec![Part::text(text)];
+    parts.extend(attach::parts(&client, &way, &session, attached).await?);
+    let sent = talk::send(&client, &way, &session, parts, &mut interrupts).await?;
     let Sent::Taken { turn, interrupted } = sent else { return Ok(Exit::Interrupted) };
     let deadline = arguments.timeout.map(Duration::from_secs);
     let mut lines = if person { Some(Lines::of_terminal()?) } else { None };
-    let (output, files, frame) = (context.output, context.files(), Frame::Once);
+    let (output, files) = (context.output, context.files());
     let seat = Seat { output, client, way, files, session, answers, frame, lines: lines.as_mut() };
     Ok(match Follow::new(seat, turn).until_rest(&mut stream, deadline, &mut interrupts, interrupted).await? {
         Followed::Rested(exit) => exit,
@@ -101,6 +121,12 @@ fn text_of(given: &str) -> anyhow::Result<String> {
         return Err(Problem::usage("there is nothing to say", "give a text, or - to read it from stdin").into());
     }
     Ok(talk::checked(text)?)
+}
+
+fn schema_of(path: &Path) -> anyhow::Result<Map<String, Value>> {
+    let bad = |why: String| Problem::usage(format!("{}: {why}", path.display()), "name a file with a JSON Schema");
+    let text = std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))?;
+    Ok(serde_json::from_str(&text).map_err(|error| bad(format!("is no JSON object: {error}")))?)
 }
 
 async fn known_session(client: &Client, given: &str) -> anyhow::Result<(String, u64)> {

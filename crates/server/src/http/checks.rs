@@ -82,13 +82,14 @@ impl TextLimits {
         memory.map_or(Ok(()), |memory| at_most("memory", memory.len(), self.memory_bytes_max, "bytes"))
     }
 
-    pub(crate) fn preferences(&self, preferences: Option<&serde_json::Map<String, serde_json::Value>>) -> Checked {
-        let Some(preferences) = preferences else { return Ok(()) };
-        let bytes = serde_json::to_string(preferences).map_or(usize::MAX, |text| text.len());
-        at_most("preferences", bytes, self.preferences_bytes_max, "bytes")?;
+    /// Preferences or a schema.
+    pub(crate) fn object(&self, field: &str, object: Option<&serde_json::Map<String, serde_json::Value>>) -> Checked {
+        let Some(object) = object else { return Ok(()) };
+        let bytes = serde_json::to_string(object).map_or(usize::MAX, |text| text.len());
+        at_most(field, bytes, self.preferences_bytes_max, "bytes")?;
         // The log wraps it: what could be read here could otherwise not be read there.
-        let deepest = preferences.values().map(tenure_core::tool::depth).max().unwrap_or(0) + 1;
-        at_most("preferences", deepest, tenure_core::tool::INPUT_DEPTH_MAX, "levels")
+        let deepest = object.values().map(tenure_core::tool::depth).max().unwrap_or(0) + 1;
+        at_most(field, deepest, tenure_core::tool::INPUT_DEPTH_MAX, "levels")
     }
 
     pub(crate) fn policy(&self, policy: Option<&Policy>) -> Checked {

@@ -36,6 +36,7 @@ pub(crate) fn session(session: &Session, damage: &[Damage]) -> wire::SessionView
         auto_run: settings.auto_run,
         memory: settings.memory,
         preferences,
+        output_schema: settings.output_schema,
         policy: value(&session.policy),
         budgets: value(&session.budgets),
         turn: session.turn.as_ref().map(open_turn),

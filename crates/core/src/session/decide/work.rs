@@ -17,6 +17,8 @@ use crate::{
 /// The first wait before another attempt; it doubles with each.
 const BACKOFF_MS_FIRST: u64 = 500;
 const BACKOFF_MS_MAX: u64 = 60_000;
+/// A step whose attempts have failed so often is not asked again for a text that fits its schema.
+const MISFITS_MAX: u32 = 2;
 
 impl Session {
     /// The open turn, if this answer is the one it waits for; late answers of older attempts are stale.
@@ -201,7 +203,12 @@ impl Draft<'_> {
 
 /// When to try again, or `None` where that would not help or was tried enough.
 pub(super) fn next_try(attempts: &Attempts, fault: &Fault, moment: &Moment) -> Option<Timestamp> {
-    if !fault.kind.retryable() || attempts.failed + 1 >= ATTEMPTS_MAX {
+    // Chance may mend what does not fit its schema, but seldom more than once.
+    let may_help = match fault.kind {
+        FaultKind::SchemaMismatch => attempts.failed + 1 < MISFITS_MAX,
+        kind => kind.retryable(),
+    };
+    if !may_help || attempts.failed + 1 >= ATTEMPTS_MAX {
         return None;
     }
     let backoff = (BACKOFF_MS_FIRST << attempts.failed.min(10)).min(BACKOFF_MS_MAX);
