@@ -9,7 +9,7 @@ import xllamacpp
 
 params = xllamacpp.CommonParams()
 params.model.path = sys.argv[1]
-params.hostname = "127.0.0.1"
+params.hostnames = ["127.0.0.1"]
 params.port = 0
 params.n_ctx = 8192
 params.n_parallel = 1
