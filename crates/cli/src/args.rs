@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{
     commands::{
-        approve, ask, cancel, chat, completions, config, demo, doctor, man, open, serve, service, session, sessions,
-        stop, store, token,
+        approve, ask, cancel, chat, completions, config, demo, doctor, man, models, open, serve, service, session,
+        sessions, stop, store, token,
     },
     config::Hidden,
     exit,
@@ -23,6 +23,7 @@ Examples:
     tenure sessions                          what there is
     tenure session events SESSION --follow   watch one
     tenure approve SESSION                   say yes to what waits there
+    tenure models                            which models there are
     tenure doctor                            is everything as it should be
 
 Commands find the daemon of the data folder, or start one in the background,
@@ -88,6 +89,7 @@ pub enum Command {
     Cancel(cancel::Arguments),
     Sessions(sessions::Arguments),
     Session(session::Arguments),
+    Models(models::Arguments),
     Token(token::Arguments),
     Open(open::Arguments),
     Stop(stop::Arguments),

@@ -9,6 +9,7 @@ pub mod config;
 pub mod demo;
 pub mod doctor;
 pub mod man;
+pub mod models;
 pub mod open;
 pub mod serve;
 pub mod service;
@@ -99,6 +100,7 @@ fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Cancel(arguments) => on_one_thread(cancel::run(context, &arguments)),
         Command::Sessions(arguments) => on_one_thread(sessions::run(context, &arguments)),
         Command::Session(arguments) => on_one_thread(session::run(context, &arguments)),
+        Command::Models(arguments) => on_one_thread(models::run(context, &arguments)),
         Command::Token(arguments) => on_one_thread(token::run(context, &arguments)),
         Command::Open(arguments) => on_one_thread(open::run(context, &arguments)),
         Command::Stop(arguments) => on_one_thread(stop::run(context, &arguments)),

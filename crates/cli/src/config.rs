@@ -15,8 +15,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use tenure_core::{policy::Resume, redact::SECRET_BYTES_MIN};
 use tenure_engine::EngineConfig;
+use tenure_models::catalog::{CatalogConfig, ModelConfig, ProviderConfig};
 
-use crate::{address, exit::Problem, hint};
+use crate::{address, exit::Problem, hint, models};
 
 /// Shown by `tenure serve --help`. Lines with `#` before a key show what may be said where nothing is said by default.
 pub const HELP: &str = r#"Configuration: config.toml in the data folder. Flags win over the
@@ -25,7 +26,7 @@ wins over the file. All keys; those without a # before them show their
 defaults, the others are examples:
 
     listen = "127.0.0.1:8787"
-    default_model = "scripted"
+    #default_model = "anthropic/claude-opus-5-5"  # or whose key is there
     durability = "power"       # "process" survives kill -9, no power cut
     #verify_commands = ["make test"]  # run unasked after writes
     idle_evict_ms = 30000      # idle sessions leave the memory
@@ -41,6 +42,17 @@ defaults, the others are examples:
 
     [secrets]                  # never written or shown; 8 bytes or more
     #NAME = "the secret itself"
+
+    #[providers.box]           # beside those built in: `tenure models`
+    #base_url = "http://127.0.0.1:9000/v1"
+    #key_variable = "BOX_KEY"  # the environment holds the key
+
+    #[models."box/some-model"] # what is known of a model
+    #window = 32768
+    #tool_mode = "schema"      # its own tool calls do not work
+
+    #[aliases]                 # names of your own for models
+    #small = "box/some-model"
 
     [remote]
     allow = false              # other addresses; needs TLS or a proxy
@@ -86,7 +98,7 @@ pub struct Config {
     #[serde(deserialize_with = "address::read")]
     #[cfg_attr(test, schemars(with = "String"))]
     pub listen: Option<SocketAddr>,
-    /// the model of sessions that name none. There are `scripted`, `scripted:demo` and `scripted:/path/to/script.json`; the name is not checked before a turn uses it
+    /// the model of sessions that name none, as `provider/model` or an alias. Without it: the alias `default`, which is a model of the first of Anthropic, OpenAI and Google whose key is there; without any key `scripted`, which says what it is and echoes
     pub default_model: Option<String>,
     /// what an acknowledged event survives: `"power"` a power cut, `"process"` only `kill -9`
     pub durability: Option<Durability>,
@@ -100,11 +112,24 @@ pub struct Config {
     pub secret_variables: Vec<String>,
     /// a value of at least 8 bytes that is never written or shown: `${secret:NAME}` stands for it
     pub secrets: BTreeMap<String, Hidden>,
+    /// where models come from: those built in, changed, and others; see [models.md](models.md)
+    pub providers: BTreeMap<String, ProviderConfig>,
+    /// what is known of a model, named `provider/model`; it goes over what is built in
+    pub models: BTreeMap<String, ModelConfig>,
+    /// another name for a model, which works wherever one is named. `small`, `default` and `premium` are there where a vendor's key is
+    pub aliases: BTreeMap<String, String>,
     pub log: Log,
     pub recovery: Recovery,
     pub remote: Remote,
     pub tls: Tls,
     pub limits: Limits,
+}
+
+impl Config {
+    /// What it says of models.
+    pub fn catalog(&self) -> CatalogConfig {
+        CatalogConfig { providers: self.providers.clone(), models: self.models.clone(), aliases: self.aliases.clone() }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -388,12 +413,30 @@ pub fn read(data: &Path) -> anyhow::Result<Config> {
 }
 
 fn parse(path: &Path, text: &str) -> Result<Config, Problem> {
-    toml::from_str(text).map_err(|error| {
-        let at = error.span().map_or(0, |span| span.start);
+    let mistake = |at: usize, what: &str| {
         let line = text.get(..at).unwrap_or_default().matches('\n').count() + 1;
-        let what = error.message().trim().replace('\n', " ");
+        let what = what.trim().replace('\n', " ");
         Problem::usage(format!("{}:{line}: {what}", path.display()), "`tenure serve --help` lists all keys")
-    })
+    };
+    let config: Config =
+        toml::from_str(text).map_err(|error| mistake(error.span().map_or(0, |span| span.start), error.message()))?;
+    match models::mistake(&config) {
+        Some((keys, what)) => Err(mistake(place(text, &keys), &what)),
+        None => Ok(config),
+    }
+}
+
+/// Where a key stands in the text; the beginning, where it does not.
+fn place(text: &str, keys: &[&str]) -> usize {
+    let Ok(document) = toml::de::DeTable::parse(text) else { return 0 };
+    let (mut table, mut at) = (Some(document.get_ref()), 0);
+    for key in keys {
+        let Some((found, value)) = table.and_then(|table| table.iter().find(|(name, _)| name.get_ref() == key)) else {
+            break;
+        };
+        (table, at) = (value.get_ref().as_table(), found.span().start);
+    }
+    at
 }
 
 #[cfg(test)]
@@ -424,19 +467,23 @@ mod tests {
         assert_eq!(config.tls.cert, Some("/path/cert.pem".into()));
         assert_eq!(config.verify_commands, Some(vec!["make test".into()]));
         assert_eq!(config.secrets.len(), 1);
+        assert_eq!(config.aliases["small"], "box/some-model");
+        assert_eq!(config.models["box/some-model"].window, Some(32_768));
     }
 
     #[test]
     fn what_the_help_calls_defaults_are_the_defaults() {
         let Command::Serve(bare) = Cli::try_parse_from(["tenure", "serve"]).unwrap().command else { unreachable!() };
-        let shown = |config| serve::shown(&bare, config).unwrap();
+        let shown = |config| serve::shown(&bare, config, &|_| None).unwrap();
         assert_eq!(shown(parsed(&sample(false)).unwrap()), shown(Config::default()));
         // Every key is there, and every one that has a default says it.
         for (name, default) in shown(Config::default()) {
             let key = name.rsplit_once('.').map_or(name, |(_, key)| key);
             let is_said = |text: &str| text.lines().any(|line| line.starts_with(&format!("{key} = ")));
-            let has_default = !default.is_null() && name != "secrets";
-            assert!(name == "secrets" || is_said(&sample(true)), "{name} is missing");
+            // What a user names, and what depends on keys, has no default of its own.
+            let is_table = ["secrets", "providers", "models", "aliases"].contains(&name);
+            let has_default = !default.is_null() && !is_table && name != "default_model";
+            assert!(is_table || is_said(&sample(true)), "{name} is missing");
             assert_eq!(is_said(&sample(false)), has_default, "{name} = {default}");
         }
     }
@@ -470,6 +517,17 @@ mod tests {
             ("durability = \"disk\"", "/d/config.toml:1: ", "unknown variant `disk`"),
             ("idle_evict_ms = -1", "/d/config.toml:1: ", "-1"),
             ("x = ", "/d/config.toml:1: ", ""),
+            ("[providers.openai]\nurl = \"x\"", "/d/config.toml:2: ", "unknown field `url`"),
+            ("[providers.openai]\nwire = \"soap\"", "/d/config.toml:2: ", "unknown variant `soap`"),
+            ("\n[providers.box]\nkey = \"x\"", "/d/config.toml:2: ", "base_url is missing"),
+            ("[providers]\nopenai.base_url = \"ftp://x\"", "/d/config.toml:2: ", "begins with http"),
+            ("[providers.\"a b\"]\nbase_url = \"http://x\"", "/d/config.toml:1: ", "letters, digits"),
+            ("[models.\"openai/x\"]\nwindow = -1", "/d/config.toml:2: ", "-1"),
+            ("[models.\"nobody/x\"]\nwindow = 1", "/d/config.toml:1: ", "the provider has to exist"),
+            ("[models]\n\n\"openai/x\".prices = { input = -1, output = 1 }", "/d/config.toml:3: ", "a price is"),
+            ("[aliases]\nsmall = \"ollama/x\"\nbig = \"gpt\"", "/d/config.toml:3: ", "`gpt` is no model"),
+            ("[aliases]\n\"a/b\" = \"ollama/x\"", "/d/config.toml:2: ", "without a /"),
+            ("durability = \"power\"\ndefault_model = \"gpt\"", "/d/config.toml:2: ", "no model named `gpt`"),
         ] {
             let message = parsed(text).unwrap_err();
             assert!(message.starts_with(place) && message.contains(what), "{text}: {message}");

@@ -55,6 +55,7 @@ const OF_REFUSALS: &[(&str, &str)] = &[
     ("turn_open", "wait for it, or `tenure cancel SESSION`"),
     ("turn_running", "wait for it, or `tenure cancel SESSION`; an exported session is taken in with `import --as-new`"),
     ("unknown_call", "`tenure session show SESSION` lists what waits"),
+    ("unknown_model", "`tenure models --all` lists them; others are added in config.toml, see docs/models.md"),
     ("unknown_path", OTHER_VERSION),
     ("unknown_seq", "`tenure session show SESSION` names the last event"),
     ("unknown_session", "`tenure sessions --all` lists them"),

@@ -2,6 +2,7 @@
 
 mod address;
 mod args;
+mod attach;
 mod before;
 mod commands;
 mod config;
@@ -14,6 +15,7 @@ mod hint;
 mod log;
 mod lookup;
 mod memory;
+mod models;
 mod permit;
 mod remote;
 mod slash;

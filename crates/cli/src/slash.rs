@@ -14,11 +14,12 @@ pub enum Slash {
     Approve,
     Deny,
     Cancel,
+    Compact,
     Resume,
 }
 
 /// Name, what follows it, what it does.
-const ALL: [(&str, &str, &str); 12] = [
+const ALL: [(&str, &str, &str); 13] = [
     ("/help", "", "this list"),
     ("/show", "", "what this session is and what it waits for"),
     ("/sessions", "", "the newest sessions"),
@@ -29,6 +30,7 @@ const ALL: [(&str, &str, &str); 12] = [
     ("/approve", "", "say yes to the call that waits"),
     ("/deny", "", "say no to it"),
     ("/cancel", "", "cancel the open turn"),
+    ("/compact", "", "summarize the older part of the conversation for the model"),
     ("/resume", "", "let an interrupted turn go on"),
     ("/exit", "", "leave; so does Ctrl-D"),
 ];
@@ -75,6 +77,7 @@ pub fn parse(line: &str) -> Option<Result<Slash, String>> {
         "approve" => alone(Slash::Approve),
         "deny" => alone(Slash::Deny),
         "cancel" => alone(Slash::Cancel),
+        "compact" => alone(Slash::Compact),
         "resume" => alone(Slash::Resume),
         "model" => with(Slash::Model, "a model's name"),
         "title" => with(Slash::Title, "a title"),

@@ -61,16 +61,16 @@ pub async fn begin(client: &Client, way: &Way, new: &NewTalk<'_>, text: &str) ->
     Ok(insist(&keyed, way, || keyed.create(&create)).await?.session_id)
 }
 
-/// Sends a text that starts a turn. With a key of its own it may be said again when the daemon goes away before it
+/// Sends a message that starts a turn. With a key of its own it may be said again when the daemon goes away before it
 /// answers.
 pub async fn send(
     client: &Client,
     way: &Way,
     session: &str,
-    text: String,
+    parts: Vec<Part>,
     interrupts: &mut Signal,
 ) -> anyhow::Result<Sent> {
-    let message = SendMessage { parts: vec![Part::text(text)], auto_run: Some(true), ..SendMessage::default() };
+    let message = SendMessage { parts, auto_run: Some(true), ..SendMessage::default() };
     let keyed = client.with_key(data::random_hex()?);
     let mut interrupted = None;
     let mut sending = std::pin::pin!(insist(&keyed, way, || keyed.send(session, &message)));

@@ -210,6 +210,22 @@ impl Client {
         self.answer(request).await
     }
 
+    /// Summarizes the older part of the context.
+    pub async fn compact(&self, session: &str) -> Result<wire::Compacting, Error> {
+        self.post(&of(session, "/compact"), &wire::EmptyCommand::default()).await
+    }
+
+    /// The models that sessions can have, of one provider or of all.
+    pub async fn models(&self, provider: Option<&str>) -> Result<wire::ModelList, Error> {
+        let request = self.request(Method::GET, "/v1/models");
+        self.answer(request.query(&provider.map(|name| ("provider", name)).as_slice())).await
+    }
+
+    /// Gives a file to a session.
+    pub async fn attach(&self, session: &str, file: &wire::NewAttachment) -> Result<wire::AttachmentView, Error> {
+        self.post(&of(session, "/attachments"), file).await
+    }
+
     /// Tokens by name, without their secrets.
     pub async fn tokens(&self) -> Result<wire::TokenList, Error> {
         self.get("/v1/tokens").await

@@ -207,12 +207,37 @@ fn told(event: &Event) -> Option<(Tone, String)> {
         "budget_reached" => (Tone::Ask, format!("A budget is used up: {}. Raise it to go on.", breach(data))),
         "budget_raised" => (Tone::Good, "The budget was raised.".into()),
         "cancel_requested" => (Tone::Faint, "Canceling…".into()),
+        "compaction_started" => (Tone::Faint, compaction_started(data)),
+        "context_compacted" => (Tone::Faint, compacted(data)),
+        "compaction_failed" => (Tone::Bad, not_compacted(data)),
         "event_lost" => (Tone::Bad, format!("This event was lost to damage: {}", text(data, "reason"))),
         "log_damaged" => (Tone::Bad, unreadable(data)),
         "stream_reset" => (Tone::Faint, "Streamed fragments are gone; whole texts follow.".into()),
         "turn_completed" => return verification(data),
         _ => return None,
     })
+}
+
+fn compaction_started(data: &Value) -> String {
+    let why = match text(data, "trigger") {
+        "asked" => "The older part of the conversation is summarized",
+        "overflow" => "The conversation is too long for the model: its older part is summarized",
+        _ => "The conversation fills the model's window: its older part is summarized",
+    };
+    let tokens = data["tokens"].as_u64().map(|tokens| format!(" ({tokens} tokens)")).unwrap_or_default();
+    let waits = if data["blocking"] == true { "; the turn waits for it" } else { "" };
+    format!("{why}{tokens}{waits}…")
+}
+
+fn compacted(data: &Value) -> String {
+    let (before, after) = (number(data, "tokens_before"), number(data, "tokens_after"));
+    let cost = money(data["cost_micro_usd"].as_u64());
+    format!("Summarized: {before} tokens became {after}, {cost}. The log keeps everything.")
+}
+
+fn not_compacted(data: &Value) -> String {
+    let again = if data["retry_at"].is_null() { "" } else { "; it is tried again" };
+    format!("The conversation could not be summarized: {}{again}", text(&data["reason"], "message"))
 }
 
 fn unreadable(data: &Value) -> String {

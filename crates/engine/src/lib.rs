@@ -466,6 +466,16 @@ impl Engine {
         self.0.parts.tools.specs()
     }
 
+    /// The model of sessions that name none.
+    pub fn default_model(&self) -> &str {
+        &self.0.parts.config.default_model
+    }
+
+    /// The models that sessions can have.
+    pub fn models(&self) -> &dyn tenure_models::Registry {
+        &*self.0.parts.models
+    }
+
     pub fn counts(&self) -> Counts {
         let tally = &self.0.tally;
         Counts {

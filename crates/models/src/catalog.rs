@@ -1,6 +1,7 @@
 //! All models by name: `provider/model`, aliases, and the scripted ones. What is built in can be overridden by the user's config, never by a workspace.
 
 mod known;
+mod offered;
 mod provider;
 
 use std::{
@@ -9,16 +10,18 @@ use std::{
     time::Duration,
 };
 
-use serde::Deserialize;
+use futures::future::{BoxFuture, join_all};
+use serde::{Deserialize, Serialize};
 use tenure_core::model::{Fault, FaultKind};
 
 use crate::{
     Model, Patience, Registry,
     entry::{Effort, Entry, PartKind, Prices, ThinkingStyle, ToolMode},
-    scripted::{DEFAULT_NAME, ScriptedRegistry},
-    vendor::{Transport, VendorModel},
+    scripted::{DEFAULT_NAME, DEMO_NAME, ScriptedRegistry},
+    vendor::{Transport, VendorModel, Wire},
 };
 
+use offered::Offered;
 pub use provider::{Provider, ProviderConfig};
 
 /// Models that are kept ready.
@@ -61,14 +64,61 @@ pub struct CatalogConfig {
     pub aliases: BTreeMap<String, String>,
 }
 
+/// A mistake in what a user says of models, with the key that it stands under.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{table}.{name}: {what}")]
+pub struct Mistake {
+    pub table: &'static str,
+    pub name: String,
+    pub what: String,
+}
+
+impl Mistake {
+    fn of(table: &'static str, name: &str, what: impl Into<String>) -> Self {
+        Self { table, name: name.to_owned(), what: what.into() }
+    }
+}
+
+/// Where a name in the list comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    BuiltIn,
+    Config,
+    /// A server on this machine lists it.
+    Server,
+}
+
 /// A model that can be named.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listed {
+    pub provider: String,
     pub entry: Entry,
-    /// Whether its provider has all that it needs.
-    pub is_ready: bool,
-    /// What is missing, where something is.
+    pub source: Source,
+    /// Other names for it.
+    pub aliases: Vec<String>,
+    /// What is missing before it can be asked, where something is.
     pub missing: Option<String>,
+}
+
+/// A provider, and how it stands with it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListedProvider {
+    pub name: String,
+    pub wire: Wire,
+    pub base_url: String,
+    pub is_local: bool,
+    pub has_key: bool,
+    pub key_variable: Option<String>,
+    /// What is missing before it can be asked, where something is.
+    pub missing: Option<String>,
+}
+
+/// All that can be named.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Listing {
+    pub models: Vec<Listed>,
+    pub providers: Vec<ListedProvider>,
 }
 
 /// The models of one daemon.
@@ -80,26 +130,24 @@ pub struct Catalog {
     scripted: ScriptedRegistry,
     transport: Transport,
     kept: Mutex<HashMap<String, Arc<VendorModel>>>,
+    offered: Offered,
 }
+
+/// What stands for the first choice of whoever has no other.
+const DEFAULT_ALIAS: &str = "default";
+/// Names that mean something once a vendor's key is there.
+const USUAL_ALIASES: [&str; 3] = ["small", DEFAULT_ALIAS, "premium"];
 
 impl Catalog {
     /// A catalog of what is built in and what the config says, with the variables of this environment.
-    pub fn new(config: CatalogConfig, variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+    pub fn new(config: CatalogConfig, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Mistake> {
         let CatalogConfig { providers: said, models, mut aliases } = config;
         let providers = provider::all(said, &variable)?;
-        for name in models.keys() {
-            let provider = name.split_once('/').map(|(provider, _)| provider);
-            if !provider.is_some_and(|provider| providers.contains_key(provider)) {
-                return Err(format!(
-                    "models.\"{name}\": a model is named provider/model, and the provider has to exist"
-                ));
-            }
-        }
-        let sane = |prices: &Prices| prices.rates.are_sane() && prices.long.iter().all(|long| long.rates.are_sane());
-        if let Some((name, _)) = models.iter().find(|(_, model)| model.prices.is_some_and(|prices| !sane(&prices))) {
-            return Err(format!("models.\"{name}\".prices: a price is a number from 0"));
-        }
-        if let Some(ready) = providers.values().find(|provider| provider.has_key() && !provider.aliases().is_empty()) {
+        check_models(&models, &providers)?;
+        check_aliases(&aliases, &providers)?;
+        let first = provider::built_in().filter_map(|name| providers.get(name));
+        let mut first = first.filter(|provider| provider.has_key() && !provider.aliases().is_empty());
+        if let Some(ready) = first.next() {
             for (alias, model) in ready.aliases() {
                 aliases.entry((*alias).to_owned()).or_insert_with(|| format!("{}/{model}", ready.name()));
             }
@@ -111,12 +159,13 @@ impl Catalog {
             scripted: ScriptedRegistry::new(),
             transport: Transport::new(),
             kept: Mutex::default(),
+            offered: Offered::default(),
         })
     }
 
     /// The model for sessions that name none: the first vendor's whose key is there, or the scripted one.
     pub fn default_name(&self) -> &str {
-        self.aliases.get("default").map_or(DEFAULT_NAME, String::as_str)
+        self.aliases.get(DEFAULT_ALIAS).map_or(DEFAULT_NAME, String::as_str)
     }
 
     pub fn aliases(&self) -> &BTreeMap<String, String> {
@@ -131,21 +180,86 @@ impl Catalog {
         &self.transport
     }
 
+    pub fn provider(&self, name: &str) -> Option<&Provider> {
+        self.providers.get(name)
+    }
+
+    /// What a server lists, looked up a moment ago or now.
+    pub async fn offered(&self, provider: &Provider) -> Result<Vec<String>, Fault> {
+        self.offered.by(provider, &self.transport).await
+    }
+
     /// All models that are known by name, in the order of their names.
-    pub fn list(&self) -> Vec<Listed> {
-        let mut names: Vec<String> = known::names().collect();
-        names.extend(self.models.keys().cloned());
-        names.sort();
-        names.dedup();
-        names.iter().filter_map(|name| self.listed(name)).collect()
+    pub fn known(&self) -> Vec<Listed> {
+        let mut names: BTreeMap<String, Source> = known::names().map(|name| (name, Source::BuiltIn)).collect();
+        names.extend(self.models.keys().map(|name| (name.clone(), Source::Config)));
+        names.iter().filter_map(|(name, source)| self.listed(name, *source)).collect()
     }
 
     /// What is known of a model, whether or not it is in the list.
-    pub fn listed(&self, name: &str) -> Option<Listed> {
+    fn listed(&self, name: &str, source: Source) -> Option<Listed> {
         let (provider, id) = name.split_once('/')?;
         let provider = self.providers.get(provider)?;
-        let missing = provider.missing();
-        Some(Listed { entry: self.entry(provider, name, id), is_ready: missing.is_none(), missing })
+        Some(Listed {
+            provider: provider.name().to_owned(),
+            entry: self.entry(provider, name, id),
+            source,
+            aliases: self.aliases_of(name),
+            missing: provider.missing(),
+        })
+    }
+
+    fn aliases_of(&self, name: &str) -> Vec<String> {
+        let own = self.aliases.iter().filter(|(_, stands_for)| *stands_for == name);
+        own.map(|(alias, _)| alias.clone()).collect()
+    }
+
+    async fn all(&self) -> Listing {
+        let mut models = self.scripted_ones();
+        models.extend(self.known());
+        let asked = self.providers.values().map(|provider| async move {
+            let offered = match provider.is_local() && provider.lists() {
+                true => Some(self.offered(provider).await),
+                false => None,
+            };
+            (provider, offered)
+        });
+        let mut providers = Vec::new();
+        for (provider, offered) in join_all(asked).await {
+            let mut missing = provider.missing();
+            match offered {
+                None => {}
+                Some(Ok(ids)) => models.extend(self.found(provider, &ids, &models)),
+                Some(Err(fault)) => missing = missing.or(Some(fault.message)),
+            }
+            let own = models.iter_mut().filter(|model| model.provider == provider.name());
+            own.for_each(|model| model.missing.clone_from(&missing));
+            providers.push(listed_provider(provider, missing));
+        }
+        models.sort_by(|one, other| one.entry.name.cmp(&other.entry.name));
+        Listing { models, providers }
+    }
+
+    /// What a server has beside what is listed already.
+    fn found(&self, provider: &Provider, ids: &[String], listed: &[Listed]) -> Vec<Listed> {
+        let name = |id: &String| format!("{}/{id}", provider.name());
+        let is_listed = |name: &String| listed.iter().any(|known| known.entry.name == *name);
+        ids.iter()
+            .map(name)
+            .filter(|name| !is_listed(name))
+            .filter_map(|name| self.listed(&name, Source::Server))
+            .collect()
+    }
+
+    fn scripted_ones(&self) -> Vec<Listed> {
+        let one = |name: &str| Listed {
+            provider: DEFAULT_NAME.to_owned(),
+            entry: Entry::scripted(name),
+            source: Source::BuiltIn,
+            aliases: self.aliases_of(name),
+            missing: None,
+        };
+        vec![one(DEFAULT_NAME), one(DEMO_NAME)]
     }
 
     fn entry(&self, provider: &Provider, name: &str, id: &str) -> Entry {
@@ -175,8 +289,7 @@ impl Catalog {
         if let Some(model) = kept.get(name) {
             return Ok(model.clone());
         }
-        let (provider, id) = name.split_once('/').ok_or_else(|| self.unknown(name))?;
-        let provider = self.providers.get(provider).filter(|_| !id.is_empty()).ok_or_else(|| self.unknown(name))?;
+        let (provider, id) = self.parts_of(name).ok_or_else(|| self.unknown(name))?;
         if let Some(missing) = provider.missing() {
             return Err(Fault::new(FaultKind::Auth, missing));
         }
@@ -189,6 +302,18 @@ impl Catalog {
     }
 
     fn unknown(&self, name: &str) -> Fault {
+        if USUAL_ALIASES.contains(&name) {
+            let variables: Vec<&str> = provider::built_in()
+                .filter_map(|name| self.providers.get(name))
+                .filter(|provider| !provider.aliases().is_empty())
+                .filter_map(Provider::key_variable)
+                .collect();
+            let message = format!(
+                "`{name}` stands for nothing yet: set {} for the daemon, or `{name}` under [aliases] in config.toml",
+                variables.join(" or ")
+            );
+            return Fault::new(FaultKind::Auth, message);
+        }
         let providers: Vec<&str> = self.providers.keys().map(String::as_str).collect();
         let message = format!(
             "there is no model named `{name}`; a name is provider/model, with one of the providers {}; or `scripted`; \
@@ -199,19 +324,92 @@ impl Catalog {
     }
 
     /// The name that an alias stands for.
-    pub fn full_name<'a>(&'a self, name: &'a str) -> &'a str {
-        self.aliases.get(name).map_or(name, String::as_str)
+    fn meant<'a>(&'a self, name: &'a str) -> &'a str {
+        match name {
+            DEFAULT_ALIAS => self.default_name(),
+            name => self.aliases.get(name).map_or(name, String::as_str),
+        }
+    }
+
+    /// The provider of a name and what it calls the model.
+    fn parts_of<'a>(&self, name: &'a str) -> Option<(&Provider, &'a str)> {
+        let (provider, id) = name.split_once('/').filter(|(_, id)| !id.is_empty())?;
+        Some((self.providers.get(provider)?, id))
     }
 }
 
 impl Registry for Catalog {
     fn resolve(&self, name: &str) -> Result<Arc<dyn Model>, Fault> {
-        let name = self.full_name(name);
-        match name == DEFAULT_NAME || name.starts_with("scripted:") {
+        let name = self.meant(name);
+        match is_scripted(name) {
             true => self.scripted.resolve(name),
             false => Ok(self.vendor(name)?),
         }
     }
+
+    fn full_name(&self, name: &str) -> Result<String, Fault> {
+        let meant = self.meant(name);
+        match () {
+            () if is_scripted(meant) => self.scripted.full_name(meant),
+            // It means something as soon as there is a key; until then a turn says which one is missing.
+            () if USUAL_ALIASES.contains(&meant) || self.parts_of(meant).is_some() => Ok(meant.to_owned()),
+            () => Err(self.unknown(name)),
+        }
+    }
+
+    fn listing(&self) -> BoxFuture<'_, Listing> {
+        Box::pin(self.all())
+    }
+}
+
+fn is_scripted(name: &str) -> bool {
+    name == DEFAULT_NAME || name.starts_with("scripted:")
+}
+
+fn listed_provider(provider: &Provider, missing: Option<String>) -> ListedProvider {
+    ListedProvider {
+        name: provider.name().to_owned(),
+        wire: provider.wire(),
+        base_url: provider.endpoint().shown_url(),
+        is_local: provider.is_local(),
+        has_key: provider.has_key(),
+        key_variable: provider.key_variable().map(str::to_owned),
+        missing,
+    }
+}
+
+fn check_models(models: &BTreeMap<String, ModelConfig>, providers: &BTreeMap<String, Provider>) -> Result<(), Mistake> {
+    let sane = |prices: &Prices| prices.rates.are_sane() && prices.long.iter().all(|long| long.rates.are_sane());
+    for (name, model) in models {
+        let bad = |what: &str| Err(Mistake::of("models", name, what));
+        if !is_model(name, providers) {
+            return bad("a model is named provider/model, and the provider has to exist");
+        }
+        if model.prices.is_some_and(|prices| !sane(&prices)) {
+            return bad("a price is a number from 0");
+        }
+        if model.window == Some(0) || model.output_max == Some(0) {
+            return bad("window and output_max are above 0");
+        }
+    }
+    Ok(())
+}
+
+fn check_aliases(aliases: &BTreeMap<String, String>, providers: &BTreeMap<String, Provider>) -> Result<(), Mistake> {
+    for (alias, name) in aliases {
+        let bad = |what: String| Err(Mistake::of("aliases", alias, what));
+        if alias.is_empty() || alias.contains('/') || is_scripted(alias) {
+            return bad("an alias is a word of its own, without a /".into());
+        }
+        if !is_scripted(name) && !is_model(name, providers) {
+            return bad(format!("`{name}` is no model: a name is provider/model, and the provider has to exist"));
+        }
+    }
+    Ok(())
+}
+
+fn is_model(name: &str, providers: &BTreeMap<String, Provider>) -> bool {
+    name.split_once('/').is_some_and(|(provider, id)| !id.is_empty() && providers.contains_key(provider))
 }
 
 fn lay_over(entry: &mut Entry, said: &ModelConfig) {

@@ -32,6 +32,26 @@ pub struct Entry {
     pub patience: Patience,
 }
 
+impl Entry {
+    /// One that plays a script: it costs nothing and takes text alone.
+    pub(crate) fn scripted(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            id: name.to_owned(),
+            window: None,
+            output_max: None,
+            prices: Some(Prices::FREE),
+            takes: Vec::new(),
+            tool_mode: ToolMode::Native,
+            thinking: ThinkingStyle::None,
+            effort: None,
+            sends_reasoning: false,
+            is_openai: false,
+            patience: Patience::default(),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use futures::stream::BoxStream;
+use futures::{future::BoxFuture, stream::BoxStream};
 use tenure_core::{
     context::{ChatMessage, ModelRequest},
     model::{Fault, MicroUsd, StopReason, Usage},
@@ -11,6 +11,7 @@ use tenure_core::{
 
 pub mod catalog;
 pub mod entry;
+pub mod probe;
 pub mod scripted;
 pub mod tokens;
 pub mod vendor;
@@ -96,4 +97,14 @@ impl Default for Patience {
 pub trait Registry: Send + Sync + 'static {
     /// The model, or a fault of kind `UnknownModel` that says which names there are.
     fn resolve(&self, name: &str) -> Result<Arc<dyn Model>, Fault>;
+
+    /// The whole name that a name stands for, or a fault where it can never become a model's. One that only lacks a key is fine: the key may come.
+    fn full_name(&self, name: &str) -> Result<String, Fault> {
+        Ok(name.to_owned())
+    }
+
+    /// All that can be named, and what servers on this machine say they have.
+    fn listing(&self) -> BoxFuture<'_, catalog::Listing> {
+        Box::pin(async { catalog::Listing::default() })
+    }
 }

@@ -97,6 +97,10 @@ impl VendorModel {
     fn explained(&self, mut fault: Fault) -> Fault {
         let hint = match fault.kind {
             FaultKind::Auth => self.endpoint.key_hint(),
+            FaultKind::Network if self.endpoint.is_local() => Some(format!(
+                "is its server running? Another address is set with `base_url` under [providers.{}] in config.toml",
+                self.endpoint.provider
+            )),
             FaultKind::UnknownModel => {
                 Some(format!("{} offers no model {}; see `tenure models`", self.endpoint.provider, self.entry.id))
             }

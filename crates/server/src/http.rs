@@ -14,6 +14,7 @@ mod key;
 mod logins;
 mod messages;
 mod metrics;
+mod models;
 mod openapi;
 mod pace;
 pub(crate) mod problem;
@@ -117,6 +118,7 @@ routes! {
     "/v1/tokens/{token}" => delete tokens::revoke;
     "/v1/tokens/{token}/rotate" => post tokens::rotate;
     "/v1/events" => get events::of_all;
+    "/v1/models" => get models::list;
     "/v1/tools" => get tools::list;
     "/v1/usage" => get usage::show;
     "/v1/sessions" => get session::list, post session::create;
@@ -132,6 +134,7 @@ routes! {
     "/v1/sessions/{session}/export" => get copies::export, post copies::export;
     "/v1/sessions/{session}/approve" => post command::approve;
     "/v1/sessions/{session}/cancel" => post command::cancel;
+    "/v1/sessions/{session}/compact" => post command::compact;
     "/v1/sessions/{session}/end" => post command::end;
     "/v1/sessions/{session}/turns" => post turn::start;
     "/v1/sessions/{session}/turns/{turn}" => get turn::show;

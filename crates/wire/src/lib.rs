@@ -17,8 +17,8 @@ pub use access::{Login, NewLogin, NewToken, RotateToken, TokenList, TokenMade, T
 pub use daemon::DaemonInfo;
 pub use event::{Actor, Event};
 pub use policy::{
-    ApprovalPolicy, Budgets, Nullable, PatchReview, Policy, RecoveryPolicy, Resume, Rule, RuleAction, ToolKind,
-    VerifyPolicy,
+    ApprovalPolicy, Budgets, CompactionPolicy, Nullable, PatchReview, Policy, RecoveryPolicy, Resume, Rule, RuleAction,
+    ToolKind, VerifyPolicy,
 };
 pub use problem::Problem;
 pub use request::{
@@ -26,10 +26,10 @@ pub use request::{
     SendMessage, SessionFilter, Verdict,
 };
 pub use response::{
-    Answer, Approval, ApprovalAnswered, ArtifactList, ArtifactView, AttachmentList, AttachmentView, Canceling, Created,
-    Damage, Ended, Forked, Health, Imported, Message, MessageAccepted, MessageList, MessageRef, OpenTurn, Origin,
-    Ready, SessionList, SessionRow, SessionView, Spent, ToolCall, ToolList, ToolView, TurnError, TurnStarted, TurnView,
-    Usage, UsageView,
+    Answer, Approval, ApprovalAnswered, ArtifactList, ArtifactView, AttachmentList, AttachmentView, Canceling,
+    Compacting, Created, Damage, Ended, Forked, Health, Imported, LongPriceView, Message, MessageAccepted, MessageList,
+    MessageRef, ModelList, ModelView, OpenTurn, Origin, PriceView, ProviderView, Ready, SessionList, SessionRow,
+    SessionView, Spent, ToolCall, ToolList, ToolView, TurnError, TurnStarted, TurnView, Usage, UsageView,
 };
 
 /// The media type of a request's and an ordinary response's body.

@@ -46,6 +46,16 @@ partial! {
         verify: VerifyPolicy,
         patch_review: PatchReview,
         recovery: RecoveryPolicy,
+        compaction: CompactionPolicy,
+    }
+    /// When the older part of a context is summarized.
+    CompactionPolicy {
+        /// Without being asked.
+        auto: bool,
+        /// It begins, beside the turn, when the context takes this share of the model's window.
+        from_percent: u8,
+        /// From this share on the turn waits for it.
+        block_percent: u8,
     }
     /// When a tool call needs a yes.
     ApprovalPolicy {

@@ -100,7 +100,7 @@ requests! {
         /// The bytes, in base64.
         data: String,
     }
-    /// `POST …/turns`, `…/retry` and `…/resume`, which need no body.
+    /// `POST …/turns`, `…/retry`, `…/resume` and `…/compact`, which need no body.
     EmptyCommand {}
 }
 

@@ -25,6 +25,12 @@ responses! {
     /// The cancel was taken; `turn_canceled` follows when the work is gone.
     Canceling { turn_id: String, status: String, }
     TurnStarted { turn_id: String, }
+    /// A compaction is under way; `context_compacted` or `compaction_failed` follows.
+    Compacting {
+        /// The event with which it began, or a later one if it was under way before.
+        seq: u64,
+        status: String,
+    }
     Ended { status: String, }
 
     /// A session that was made from another one, or from an archive under an id of its own.
@@ -137,6 +143,71 @@ responses! {
         requires_approval: bool,
         /// JSON Schema.
         input_schema: Value,
+    }
+
+    /// `GET /v1/models`.
+    ModelList {
+        /// The model of sessions that name none.
+        default_model: String,
+        models: Vec<ModelView>,
+        /// Where models come from. Any other model of theirs can be named too.
+        providers: Vec<ProviderView>,
+    }
+    ModelView {
+        /// `provider/model`, as sessions name it.
+        name: String,
+        provider: String,
+        /// Whether it can be asked now.
+        ready: bool,
+        /// What is missing before it can be.
+        #[serde(default, skip_serializing_if = "Option::is_none")] missing: Option<String>,
+        /// `built_in | config | server`: who knows of it.
+        source: String,
+        /// Other names for it, such as `small`.
+        #[serde(default)] aliases: Vec<String>,
+        /// Tokens that a request and its reply may have together; `null` where that is not known.
+        #[serde(default)] window: Option<u64>,
+        /// Tokens that a reply may have.
+        #[serde(default)] output_max: Option<u64>,
+        /// `null` where they are not known.
+        #[serde(default)] prices: Option<PriceView>,
+        /// Kinds of parts that it can be sent besides text: `image`, `audio`, `file`.
+        #[serde(default)] takes: Vec<String>,
+        /// `native | schema`: how tools are offered to it.
+        tool_mode: String,
+        /// `none | budget | effort | adaptive`: how it is told to think.
+        thinking: String,
+    }
+    /// US dollars for a million tokens.
+    PriceView {
+        input: f64,
+        output: f64,
+        #[serde(default, skip_serializing_if = "Option::is_none")] cache_read: Option<f64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] cache_write: Option<f64>,
+        /// Other prices for a whole request that is longer.
+        #[serde(default, skip_serializing_if = "Option::is_none")] long: Option<LongPriceView>,
+    }
+    LongPriceView {
+        /// Tokens of input, cached ones too.
+        above: u64,
+        input: f64,
+        output: f64,
+        #[serde(default, skip_serializing_if = "Option::is_none")] cache_read: Option<f64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")] cache_write: Option<f64>,
+    }
+    ProviderView {
+        name: String,
+        /// `anthropic | chat | responses | gemini`: the format it speaks.
+        wire: String,
+        base_url: String,
+        /// Whether it runs on the daemon's machine.
+        local: bool,
+        ready: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")] missing: Option<String>,
+        /// Whether there is a key for it.
+        has_key: bool,
+        /// The variable that its key is looked for in.
+        #[serde(default, skip_serializing_if = "Option::is_none")] key_variable: Option<String>,
     }
 
     /// `GET /v1/usage`.

@@ -7,7 +7,7 @@ pub fn allowed(name: &str) -> Option<&'static [&'static str]> {
         "store" | "tools" => Some(&["core"]),
         "models" => Some(&["core", "sse"]),
         "engine" => Some(&["core", "store", "models", "tools"]),
-        "server" => Some(&["engine", "core", "wire", "store"]),
+        "server" => Some(&["engine", "core", "wire", "store", "models"]),
         "client" => Some(&["wire", "sse"]),
         "cli" => Some(&["core", "store", "models", "tools", "engine", "wire", "server", "client"]),
         "testkit" => Some(&["core", "store", "models", "tools", "engine", "wire", "server", "client"]),

@@ -5,10 +5,12 @@ use std::{io::Read as _, path::PathBuf, time::Duration};
 use anyhow::Context as _;
 use clap::Args;
 use tenure_client::{Client, Until};
+use tenure_wire::Part;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
 use crate::{
+    attach,
     count::within,
     daemon::{self, Way},
     exit::{Exit, Problem},
@@ -24,6 +26,7 @@ Examples:
     tenure ask \"what does this project do?\"
     tenure ask --approve all \"make the tests pass\"
     git diff | tenure ask -
+    tenure ask --model small --attach plan.png \"what is wrong here?\"
     tenure ask --session sess_01K9 \"and now the docs\"
     tenure ask --json \"hello\" | tail -1 | jq -r .text
 
@@ -47,6 +50,9 @@ pub struct Arguments {
     /// Go on with this session instead of making a new one
     #[arg(long)]
     session: Option<String>,
+    /// A file that goes along: an image, a PDF, audio or text; may be given again
+    #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
     /// What the agent may do unasked; without it you are asked on a terminal, and elsewhere `writes` holds
     #[arg(long, value_enum)]
     approve: Option<Permit>,
@@ -57,6 +63,7 @@ pub struct Arguments {
 
 pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
     let text = text_of(&arguments.text)?;
+    let attached = attach::read(&arguments.attach)?;
     let person = context.output == Output::Text && arguments.approve.is_none() && terminal::is_interactive();
     let answers = if person { Answers::Person } else { Answers::Rule(arguments.approve.unwrap_or_default()) };
     let client = daemon::connect(context).await?;
@@ -70,7 +77,9 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
     };
     let mut stream = client.events(&session, Until::Forever).after(seq.to_string()).finding(way.find.clone());
     let mut interrupts = signal(SignalKind::interrupt())?;
-    let sent = talk::send(&client, &way, &session, text, &mut interrupts).await?;
+    let mut parts = vec![Part::text(text)];
+    parts.extend(attach::parts(&client, &way, &session, attached).await?);
+    let sent = talk::send(&client, &way, &session, parts, &mut interrupts).await?;
     let Sent::Taken { turn, interrupted } = sent else { return Ok(Exit::Interrupted) };
     let deadline = arguments.timeout.map(Duration::from_secs);
     let mut lines = if person { Some(Lines::of_terminal()?) } else { None };

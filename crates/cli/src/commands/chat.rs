@@ -10,7 +10,7 @@ use tenure_client::{
     Client, EventStream, Until,
     print::{Detail, Printer, Tone, tamed},
 };
-use tenure_wire::{Approve, Cancel, Event, Fork, Patch, SessionFilter, SessionView, Verdict};
+use tenure_wire::{Approve, Cancel, Event, Fork, Part, Patch, SessionFilter, SessionView, Verdict};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
@@ -321,7 +321,8 @@ impl Chat<'_> {
             self.open = Some(self.opened(session, 0));
         }
         let Some(open) = &mut self.open else { return Ok(None) };
-        let sent = talk::send(&self.client, &self.way, &open.session, text, &mut self.interrupts).await?;
+        let sent =
+            talk::send(&self.client, &self.way, &open.session, vec![Part::text(text)], &mut self.interrupts).await?;
         let Sent::Taken { turn, interrupted } = sent else { return Ok(Some(Exit::Interrupted)) };
         let follow =
             Follow::new(seat(self.context, &self.client, &self.way, self.answers, open, &mut self.lines), turn);
@@ -427,6 +428,9 @@ impl Chat<'_> {
             Slash::Deny => self.answer(&session, Verdict::Deny).await?,
             Slash::Cancel => {
                 client.cancel(&session, &Cancel::default()).await?;
+            }
+            Slash::Compact => {
+                client.compact(&session).await?;
             }
             Slash::Resume => match client.session(&session).await?.turn {
                 Some(turn) => drop(client.resume(&session, &turn.id).await?),

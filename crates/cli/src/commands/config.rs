@@ -10,7 +10,7 @@ use crate::{
     args::{self, Cli},
     config,
     exit::{Exit, Problem},
-    terminal,
+    models, terminal,
 };
 
 /// Show the daemon's settings with their origins, or check the file
@@ -94,6 +94,6 @@ fn settings(context: &Context, read: config::Config) -> anyhow::Result<Vec<Setti
             None => "default",
         }
     };
-    let shown = serve::shown(&serving, read)?;
+    let shown = serve::shown(&serving, read, &models::environment)?;
     Ok(shown.into_iter().map(|(name, value)| Setting { name, value, origin: origin(name) }).collect())
 }

@@ -1,7 +1,10 @@
 //! `tenure doctor`: looks at everything that the daemon needs, and says of each thing how it is and what to do about it.
 //! It changes nothing, and starts no daemon.
 
+mod models;
+
 use std::{
+    borrow::Cow,
     fs,
     io::Write as _,
     os::unix::fs::PermissionsExt as _,
@@ -22,9 +25,11 @@ use tenure_wire::SessionFilter;
 use super::Context;
 use crate::{config, data, exit::Exit, hint, terminal};
 
-/// Check the data folder, the disk, the daemon and what tools need
+/// Check the data folder, the disk, the daemon, models and what tools need
 #[derive(Debug, Args)]
-#[command(after_help = "Exits with 1 if anything is wrong; warnings do not count.\n\n\
+#[command(after_help = "Exits with 1 if anything is wrong; warnings do not count. Servers of models on\n\
+                        this machine are asked what they have, and one model of each answers with one\n\
+                        token twice, which tells whether it is shown tools.\n\n\
                         Examples:\n    tenure doctor\n    tenure doctor --json | jq '.checks[] | select(.state != \"ok\")'")]
 pub struct Arguments {}
 
@@ -39,13 +44,13 @@ enum State {
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
 struct Check {
-    name: &'static str,
+    name: Cow<'static, str>,
     state: State,
     /// How it is.
     found: String,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<&'static str>,
+    hint: Option<Cow<'static, str>>,
 }
 
 /// Less free space than this is worth a word.
@@ -69,6 +74,7 @@ pub async fn run(context: &Context, _: &Arguments) -> anyhow::Result<Exit> {
         let (configuration, durability) = configuration(&context.data);
         checks.push(configuration);
         checks.extend(daemon(&context.data, durability).await);
+        checks.extend(models::checks(&context.data).await);
     }
     checks.push(files());
     checks.push(namespaces());
@@ -86,8 +92,9 @@ pub async fn run(context: &Context, _: &Arguments) -> anyhow::Result<Exit> {
                     State::Wrong => (Tone::Bad, "wrong  "),
                 };
                 terminal::print_line(&format!("{}  {:<11}  {}", look.paint(tone, mark), check.name, check.found))?;
-                if let Some(hint) = check.hint {
-                    terminal::print_line(&format!("{:22}→ {hint}", ""))?;
+                for (at, line) in check.hint.iter().flat_map(|hint| hint.lines()).enumerate() {
+                    let arrow = if at == 0 { "→" } else { " " };
+                    terminal::print_line(&format!("{:22}{arrow} {line}", ""))?;
                 }
             }
         }
@@ -95,16 +102,16 @@ pub async fn run(context: &Context, _: &Arguments) -> anyhow::Result<Exit> {
     Ok(if is_wrong { Exit::Failed } else { Exit::Ok })
 }
 
-fn ok(name: &'static str, found: impl Into<String>) -> Check {
-    Check { name, state: State::Ok, found: found.into(), hint: None }
+fn ok(name: impl Into<Cow<'static, str>>, found: impl Into<String>) -> Check {
+    Check { name: name.into(), state: State::Ok, found: found.into(), hint: None }
 }
 
-fn warning(name: &'static str, found: impl Into<String>, hint: &'static str) -> Check {
-    Check { name, state: State::Warning, found: found.into(), hint: Some(hint) }
+fn warning(name: impl Into<Cow<'static, str>>, found: impl Into<String>, hint: impl Into<Cow<'static, str>>) -> Check {
+    Check { name: name.into(), state: State::Warning, found: found.into(), hint: Some(hint.into()) }
 }
 
-fn wrong(name: &'static str, found: impl Into<String>, hint: &'static str) -> Check {
-    Check { name, state: State::Wrong, found: found.into(), hint: Some(hint) }
+fn wrong(name: impl Into<Cow<'static, str>>, found: impl Into<String>, hint: impl Into<Cow<'static, str>>) -> Check {
+    Check { name: name.into(), state: State::Wrong, found: found.into(), hint: Some(hint.into()) }
 }
 
 fn folder(path: &Path) -> Check {

@@ -15,7 +15,7 @@ use tenure_client::discover;
 use tenure_core::policy::Policy;
 use tenure_core::redact::{Secrets, is_secret_name};
 use tenure_engine::{Engine, EngineConfig, Parts, SystemClock};
-use tenure_models::scripted::ScriptedRegistry;
+use tenure_models::catalog::Catalog;
 use tenure_server::{About, Access, Limits, Visits};
 use tenure_store::FileStore;
 use tenure_tools::ToolsConfig;
@@ -35,6 +35,7 @@ use crate::{
     exit::{Exit, Problem},
     log::{self, LogFile},
     memory,
+    models::{self, Variable},
     remote::{self, Files, Remote, Said, TlsSource},
     standing::FileStanding,
     systemd,
@@ -73,7 +74,7 @@ pub struct Arguments {
     /// Where to listen; port 0 takes any free one [default: 127.0.0.1:8787]
     #[arg(long, env = "TENURE_LISTEN", hide_env_values = true, value_name = "ADDRESS", value_parser = address::parse)]
     listen: Option<SocketAddr>,
-    /// The model of sessions that name none [default: scripted]
+    /// The model of sessions that name none [default: of the first vendor whose key is there, or scripted]
     #[arg(long, env = "TENURE_DEFAULT_MODEL", hide_env_values = true, value_name = "MODEL")]
     default_model: Option<String>,
     /// What an acknowledged event survives [default: power]
@@ -118,6 +119,7 @@ struct Settings {
     log_bytes_max: u64,
     log_keep: u32,
     engine: EngineConfig,
+    catalog: Catalog,
     limits: Limits,
     remote: Remote,
     policy: Policy,
@@ -130,7 +132,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
         // Away from the terminal of the command that started us, whose Ctrl-C is not for us.
         let _ = rustix::process::setsid();
     }
-    let settings = settle(arguments, config::read(&context.data)?)?;
+    let settings = settle(arguments, config::read(&context.data)?, &models::environment)?;
     let log_file = settings.log.as_deref().map(|path| open_log(path, &settings)).transpose()?;
     log::start(log_file.as_ref());
     raise_file_limit();
@@ -154,8 +156,9 @@ fn open_log(path: &Path, settings: &Settings) -> anyhow::Result<LogFile> {
     Ok(file)
 }
 
-fn settle(arguments: &Arguments, config: Config) -> anyhow::Result<Settings> {
+fn settle(arguments: &Arguments, config: Config, variable: Variable<'_>) -> anyhow::Result<Settings> {
     let listen = arguments.listen.or(config.listen).unwrap_or(LISTEN_DEFAULT);
+    let catalog = models::catalog(&config, variable)?;
     let said = Said {
         allow: arguments.allow_remote,
         names: arguments.names.clone(),
@@ -165,10 +168,9 @@ fn settle(arguments: &Arguments, config: Config) -> anyhow::Result<Settings> {
         key: arguments.tls_key.clone(),
     };
     let remote = remote::settle(listen, said.or(config.remote, config.tls))?;
-    let mut engine = EngineConfig { verify_commands: config.verify_commands, ..EngineConfig::default() };
-    if let Some(model) = arguments.default_model.clone().or(config.default_model) {
-        engine.default_model = model;
-    }
+    let default_model =
+        models::default_model(&catalog, arguments.default_model.as_deref().or(config.default_model.as_deref()))?;
+    let mut engine = EngineConfig { default_model, verify_commands: config.verify_commands, ..EngineConfig::default() };
     let mut limits = Limits::default();
     set(&mut engine.idle_evict, config.idle_evict);
     config.limits.lay_over(&mut limits, &mut engine);
@@ -185,16 +187,27 @@ fn settle(arguments: &Arguments, config: Config) -> anyhow::Result<Settings> {
         log_bytes_max: config.log.bytes_max.map_or(log::BYTES_MAX, |Positive(max)| max as u64),
         log_keep: config.log.keep.unwrap_or(log::KEEP),
         engine,
+        secret_variables: config.secret_variables.into_iter().chain(key_variables(&catalog)).collect(),
+        catalog,
         limits,
         remote,
         policy,
         secrets: config.secrets,
-        secret_variables: config.secret_variables,
     })
 }
 
+/// Variables that hold keys of providers; what they are called does not always tell.
+fn key_variables(catalog: &Catalog) -> Vec<String> {
+    let all = catalog.providers().filter_map(|provider| provider.key_variable());
+    all.filter(|name| !is_secret_name(name)).map(str::to_owned).collect()
+}
+
 /// Every setting of the file and what it comes to. Secrets are named, never shown.
-pub fn shown(arguments: &Arguments, config: Config) -> anyhow::Result<Vec<(&'static str, Value)>> {
+pub fn shown(
+    arguments: &Arguments,
+    config: Config,
+    variable: Variable<'_>,
+) -> anyhow::Result<Vec<(&'static str, Value)>> {
     let Settings {
         listen,
         durability,
@@ -208,7 +221,7 @@ pub fn shown(arguments: &Arguments, config: Config) -> anyhow::Result<Vec<(&'sta
         log_bytes_max,
         log_keep,
         ..
-    } = settle(arguments, config.clone())?;
+    } = settle(arguments, config.clone(), variable)?;
     let durability = match durability {
         Durability::Power => "power",
         Durability::Process => "process",
@@ -229,6 +242,9 @@ pub fn shown(arguments: &Arguments, config: Config) -> anyhow::Result<Vec<(&'sta
         ("log.keep", json!(log_keep)),
         ("recovery.resume", json!(policy.recovery.resume)),
         ("secrets", json!(secrets.keys().collect::<Vec<_>>())),
+        ("providers", models::shown_providers(&config)),
+        ("models", json!(config.models.keys().collect::<Vec<_>>())),
+        ("aliases", json!(config.aliases)),
         ("remote.allow", json!(arguments.allow_remote || config.remote.allow)),
         ("remote.names", json!(remote.names)),
         ("remote.behind_proxy", json!(remote.proxy)),
@@ -266,12 +282,14 @@ async fn serve(context: &Context, settings: Settings, log_file: Option<LogFile>)
     let spare: Vec<String> = (0..SPARE_TOKENS).map(|_| data::random_hex()).collect::<anyhow::Result<_>>()?;
     let listener = listen(settings.listen).await?;
     let tools = tools(data, &settings.secret_variables).await?;
+    let known = settings.catalog.providers().flat_map(|provider| provider.secrets());
+    let secrets = secrets(&token, &spare, settings.secrets, &settings.secret_variables, known);
     let engine = Engine::start(Parts {
         store,
-        models: Arc::new(ScriptedRegistry::default()),
+        models: Arc::new(settings.catalog),
         tools: Arc::new(tenure_tools::Registry::new(tools)),
         clock: Arc::new(SystemClock::new()?),
-        secrets: secrets(&token, &spare, settings.secrets, &settings.secret_variables),
+        secrets,
         standing: Arc::new(FileStanding::open(data)?),
         config: settings.engine,
     })
@@ -393,8 +411,14 @@ fn supervisor() -> anyhow::Result<PathBuf> {
     if own.exists() { Ok(own) } else { Ok(std::env::current_exe()?) }
 }
 
-/// What must never be written or shown: our own token, what looks secret in our environment, and what the user names.
-fn secrets(token: &str, spare: &[String], named: BTreeMap<String, Hidden>, variables: &[String]) -> Secrets {
+/// What must never be written or shown: our own token, what looks secret in our environment, keys of providers, and what the user names.
+fn secrets(
+    token: &str,
+    spare: &[String],
+    named: BTreeMap<String, Hidden>,
+    variables: &[String],
+    keys: impl Iterator<Item = (String, String)>,
+) -> Secrets {
     let known =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let secret = known.filter(|(name, _)| is_secret_name(name) || variables.contains(name));
@@ -402,7 +426,10 @@ fn secrets(token: &str, spare: &[String], named: BTreeMap<String, Hidden>, varia
     let own = std::iter::once(("TENURE_TOKEN".to_owned(), token.to_owned()));
     // Each has a name of its own: a mark must stand for one value.
     let coming = spare.iter().enumerate().map(|(at, token)| (format!("TENURE_TOKEN_{}", at + 1), token.clone()));
-    Secrets::new(secret.chain(named).chain(own).chain(coming))
+    let secret: Vec<(String, String)> = secret.collect();
+    // A key that a variable holds has that name already.
+    let keys: Vec<_> = keys.filter(|(_, key)| secret.iter().all(|(_, known)| known != key)).collect();
+    Secrets::new(secret.into_iter().chain(named).chain(own).chain(coming).chain(keys))
 }
 
 fn greet(context: &Context, note: &DaemonInfo) -> anyhow::Result<()> {

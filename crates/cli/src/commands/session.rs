@@ -81,6 +81,11 @@ enum Command {
         #[arg(long)]
         no_labels: bool,
     },
+    /// Summarize the older part of what its model is shown; the log keeps everything
+    Compact {
+        /// The session, by its id, the beginning of it, a label or a role
+        session: String,
+    },
     /// Let its interrupted turn go on
     Resume {
         /// The session, by its id, the beginning of it, a label or a role
@@ -174,6 +179,7 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
             let patch = Patch { workspace_path, model: model.clone(), labels, ..Patch::default() };
             change(context, &client, session, &patch).await
         }
+        Command::Compact { session } => compact(context, &client, session).await,
         Command::Resume { session } => resume(context, &client, session).await,
         Command::Fork { session, at, title, workspace, model, labels } => {
             let (workspace, labels) = (workspace.as_deref(), labels.clone());
@@ -369,6 +375,41 @@ async fn events(
 fn is_last(kind: &str) -> bool {
     kind == LOG_DAMAGED
         || matches!(kind, "session_completed" | "session_canceled" | "session_failed" | "session_expired")
+}
+
+/// Asks for it and waits for what becomes of it.
+async fn compact(context: &Context, client: &Client, given: &str) -> anyhow::Result<Exit> {
+    let session = lookup::session(client, given).await?;
+    let begun = client.session(&session).await?.seq;
+    client.compact(&session).await?;
+    let way = Way::waiting(daemon::finder(context));
+    let mut stream = client.events(&session, Until::Forever).finding(way.find.clone()).after(begun.to_string());
+    let mut printer = Printer::new(terminal::stdout_look(), Detail::Story);
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    loop {
+        let item = tokio::select! {
+            item = stream.next() => item,
+            _ = interrupts.recv() => return Ok(Exit::Interrupted),
+        };
+        let Some(item) = item else { return Ok(Exit::Failed) };
+        let item = item?;
+        let event: Event = serde_json::from_str(&item.json)?;
+        let done = match item.kind.as_str() {
+            "context_compacted" => Some(Exit::Ok),
+            "compaction_failed" if event.data["retry_at"].is_null() => Some(Exit::Failed),
+            "compaction_started" | "compaction_failed" => None,
+            kind if is_last(kind) => return Ok(Exit::Failed),
+            _ => continue,
+        };
+        match (context.output, done) {
+            (terminal::Output::Json, Some(_)) => terminal::print_line(&item.json)?,
+            (terminal::Output::Json, None) => {}
+            (terminal::Output::Text, _) => terminal::write_all(&printer.event(&event))?,
+        }
+        if let Some(exit) = done {
+            return Ok(exit);
+        }
+    }
 }
 
 async fn resume(context: &Context, client: &Client, given: &str) -> anyhow::Result<Exit> {

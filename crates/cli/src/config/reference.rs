@@ -27,8 +27,19 @@ fn collect(root: &Value, object: &Value, prefix: &str, all: &mut Vec<(String, St
         let key = format!("{prefix}{name}");
         let reference = property["$ref"].as_str().or_else(|| property["allOf"][0]["$ref"].as_str());
         let target = reference.and_then(|path| root.pointer(path.trim_start_matches('#')));
-        match target.filter(|target| target["properties"].is_object()) {
-            Some(table) => collect(root, table, &format!("{key}."), all),
+        let entry = property["additionalProperties"]["$ref"].as_str();
+        let entry = entry.and_then(|path| root.pointer(path.trim_start_matches('#')));
+        let (key, entry) = match entry.filter(|entry| entry["properties"].is_object()) {
+            Some(entry) => (format!("{key}.NAME"), Some(entry)),
+            None => (key, None),
+        };
+        match entry.or(target.filter(|target| target["properties"].is_object())) {
+            Some(table) => {
+                if let Some(said) = property["description"].as_str() {
+                    all.push((key.clone(), said.replace('\n', " ")));
+                }
+                collect(root, table, &format!("{key}."), all);
+            }
             None => {
                 let said = property["description"].as_str().unwrap_or_else(|| panic!("nothing is said of {key}"));
                 let key = if property["additionalProperties"].is_object() { format!("{key}.NAME") } else { key };
@@ -40,17 +51,23 @@ fn collect(root: &Value, object: &Value, prefix: &str, all: &mut Vec<(String, St
 
 fn defaults() -> BTreeMap<&'static str, Value> {
     let Command::Serve(bare) = Cli::try_parse_from(["tenure", "serve"]).unwrap().command else { unreachable!() };
-    serve::shown(&bare, Config::default()).unwrap().into_iter().collect()
+    serve::shown(&bare, Config::default(), &|_| None).unwrap().into_iter().collect()
+}
+
+/// What `config show` calls it: what users name stands there as a whole.
+fn setting(key: &str) -> &str {
+    key.split_once(".NAME").map_or(key, |(table, _)| table)
 }
 
 fn table() -> String {
     let defaults = defaults();
     let mut table = String::from("| key | default | what it does |\n|---|---|---|\n");
     for (key, said) in settings() {
-        let default = match defaults.get(key.trim_end_matches(".NAME")) {
+        let default = match defaults.get(setting(&key)) {
             None => panic!("`config show` does not show {key}"),
             Some(Value::Null) => "none".to_owned(),
             Some(Value::Array(values)) if values.is_empty() => "none".to_owned(),
+            Some(Value::Object(values)) if values.is_empty() => "none".to_owned(),
             Some(value) => format!("`{value}`"),
         };
         table.push_str(&format!("| `{key}` | {default} | {said} |\n"));
@@ -74,7 +91,7 @@ fn the_reference_is_what_the_types_say() {
 
 #[test]
 fn every_setting_that_is_shown_is_one_of_the_file() {
-    let known: Vec<String> = settings().into_iter().map(|(key, _)| key.trim_end_matches(".NAME").to_owned()).collect();
+    let known: Vec<String> = settings().into_iter().map(|(key, _)| setting(&key).to_owned()).collect();
     for key in defaults().keys() {
         assert!(known.iter().any(|name| name == key), "{key} is shown and not known");
     }

@@ -83,7 +83,13 @@ impl Drop for Folder {
 /// The binary, free of what this shell is set to.
 pub fn tenure() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
-    let of_ours = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with("TENURE_");
+    let of_ours = |name: &std::ffi::OsStr| {
+        let name = name.to_string_lossy();
+        name.starts_with("TENURE_")
+            || name.ends_with("_API_KEY")
+            || name.ends_with("_BASE_URL")
+            || name == "OLLAMA_HOST"
+    };
     for (name, _) in std::env::vars_os().filter(|(name, _)| of_ours(name) || name == "RUST_LOG") {
         command.env_remove(name);
     }

@@ -64,6 +64,30 @@ fn text_that_never_streamed_is_shown_when_it_is_complete() {
 }
 
 #[test]
+fn a_shorter_context_is_told() {
+    story(
+        &[
+            ("compaction_started", json!({"trigger": "threshold", "blocking": true, "tokens": 9000})),
+            (
+                "compaction_failed",
+                json!({"reason": {"kind": "overloaded", "message": "busy"}, "retry_at": "2026-01-01T00:00:00Z"}),
+            ),
+            ("context_compacted", json!({"tokens_before": 9000, "tokens_after": 700, "cost_micro_usd": 1200})),
+            ("compaction_started", json!({"trigger": "asked", "blocking": false})),
+            (
+                "compaction_failed",
+                json!({"reason": {"kind": "bad_request", "message": "there is nothing to leave out"}}),
+            ),
+        ],
+        "The conversation fills the model's window: its older part is summarized (9000 tokens); the turn waits for it…\n\
+         The conversation could not be summarized: busy; it is tried again\n\
+         Summarized: 9000 tokens became 700, $0.0012. The log keeps everything.\n\
+         The older part of the conversation is summarized…\n\
+         The conversation could not be summarized: there is nothing to leave out\n",
+    );
+}
+
+#[test]
 fn what_is_missing_is_told() {
     let events = [
         ("event_lost", json!({"reason": "its checksum does not fit"})),

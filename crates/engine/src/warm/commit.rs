@@ -50,12 +50,15 @@ impl Warm {
 
     fn check_parts(&self, command: &Command) -> Result<(), Error> {
         let Command::SendMessage { parts, .. } = command else { return Ok(()) };
-        let Some(other) = parts.iter().find(|part| !matches!(part, Part::Text { .. })) else { return Ok(()) };
         let name = &self.state.settings.model;
-        let takes = self.shared.parts.models.resolve(name).is_ok_and(|model| model.takes(other.kind()));
-        if takes {
+        let is_text = |part: &Part| matches!(part, Part::Text { .. });
+        // Where only a key is missing nobody knows yet; the turn says so.
+        let Some(model) = parts.iter().any(|part| !is_text(part)).then(|| self.shared.parts.models.resolve(name))
+        else {
             return Ok(());
-        }
+        };
+        let Ok(model) = model else { return Ok(()) };
+        let Some(other) = parts.iter().find(|part| !is_text(part) && !model.takes(part.kind())) else { return Ok(()) };
         let message = format!("the model {name} cannot take a part of type '{}'", other.kind());
         Err(Refusal::new("unsupported_part", message, "send it as text, or choose another model").into())
     }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Deserialize;
 
+use super::Mistake;
 use crate::{
     Patience,
     entry::PartKind,
@@ -136,7 +137,7 @@ const OPENAI_URL: &str = "https://api.openai.com/v1";
 pub struct Provider {
     wire: Wire,
     endpoint: Arc<Endpoint>,
-    /// At its built-in address a vendor lets nobody in without a key.
+    /// At its built-in address a vendor lets nobody in without a key; and who names a variable for it means it.
     needs_key: bool,
     takes: Vec<PartKind>,
     aliases: &'static [(&'static str, &'static str)],
@@ -146,7 +147,7 @@ pub struct Provider {
 pub(super) fn all(
     mut said: BTreeMap<String, ProviderConfig>,
     variable: &impl Fn(&str) -> Option<String>,
-) -> Result<BTreeMap<String, Provider>, String> {
+) -> Result<BTreeMap<String, Provider>, Mistake> {
     let mut all = BTreeMap::new();
     for built_in in BUILT_IN {
         let config = said.remove(built_in.name).unwrap_or_default();
@@ -159,8 +160,17 @@ pub(super) fn all(
     Ok(all)
 }
 
+/// The names of those that are built in, the first choice first.
+pub(super) fn built_in() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().map(|one| one.name)
+}
+
 impl BuiltIn {
-    fn provider(&self, config: ProviderConfig, variable: &impl Fn(&str) -> Option<String>) -> Result<Provider, String> {
+    fn provider(
+        &self,
+        config: ProviderConfig,
+        variable: &impl Fn(&str) -> Option<String>,
+    ) -> Result<Provider, Mistake> {
         let from_variable = self.url_variables.iter().find_map(|name| set(variable, name));
         let elsewhere = config
             .base_url
@@ -172,6 +182,7 @@ impl BuiltIn {
         let wire = if self.base_url == OPENAI_URL && moved { Wire::Chat } else { self.wire };
         let key_variable =
             config.key_variable.clone().or_else(|| self.key_variables.first().map(|name| (*name).to_owned()));
+        let says_variable = config.key_variable.is_some();
         let from_variables = || match &config.key_variable {
             Some(name) => set(variable, name),
             None => self.key_variables.iter().find_map(|name| set(variable, name)),
@@ -187,7 +198,7 @@ impl BuiltIn {
         Ok(Provider {
             wire: config.wire.unwrap_or(wire),
             endpoint: Arc::new(endpoint),
-            needs_key: !self.key_variables.is_empty() && !moved,
+            needs_key: says_variable || (!self.key_variables.is_empty() && !moved),
             takes: self.takes.to_vec(),
             aliases: self.aliases,
         })
@@ -195,14 +206,16 @@ impl BuiltIn {
 }
 
 /// A provider that the config alone knows.
-fn own(name: &str, config: ProviderConfig, variable: &impl Fn(&str) -> Option<String>) -> Result<Provider, String> {
+fn own(name: &str, config: ProviderConfig, variable: &impl Fn(&str) -> Option<String>) -> Result<Provider, Mistake> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if name.is_empty() || !name.bytes().all(plain) {
-        return Err(format!("providers.\"{name}\": a provider's name is made of letters, digits, - and _"));
+        return Err(Mistake::of("providers", name, "a provider's name is made of letters, digits, - and _"));
     }
     let Some(base_url) = &config.base_url else {
-        return Err(format!("providers.{name}: base_url is missing, and this provider is not one of those built in"));
+        let what = "base_url is missing, and this provider is not one of those built in";
+        return Err(Mistake::of("providers", name, what));
     };
+    let needs_key = config.key_variable.is_some();
     let key = config.key.clone().or_else(|| config.key_variable.as_deref().and_then(|name| set(variable, name)));
     let endpoint = Endpoint {
         provider: name.to_owned(),
@@ -213,7 +226,7 @@ fn own(name: &str, config: ProviderConfig, variable: &impl Fn(&str) -> Option<St
         proxy: config.proxy,
     };
     let wire = config.wire.unwrap_or(Wire::Chat);
-    Ok(Provider { wire, needs_key: false, endpoint: Arc::new(endpoint), takes: ALL_PARTS.to_vec(), aliases: &[] })
+    Ok(Provider { wire, needs_key, endpoint: Arc::new(endpoint), takes: ALL_PARTS.to_vec(), aliases: &[] })
 }
 
 impl Provider {
@@ -229,13 +242,18 @@ impl Provider {
         self.endpoint.clone()
     }
 
+    /// The variable that its key is looked for in.
+    pub fn key_variable(&self) -> Option<&str> {
+        self.endpoint.key_variable.as_deref()
+    }
+
     pub fn has_key(&self) -> bool {
         self.endpoint.key.is_some()
     }
 
     /// What it lacks to be asked at all.
     pub fn missing(&self) -> Option<String> {
-        if !self.needs_key || self.has_key() {
+        if self.has_key() || !self.needs_key {
             return None;
         }
         let (name, variable) = (self.name(), self.endpoint.key_variable.as_deref().unwrap_or("its key"));
@@ -244,11 +262,30 @@ impl Provider {
         ))
     }
 
-    /// Whether it runs on this machine: it costs nothing, and takes its time to load a model.
+    /// Whether it runs on this machine.
     pub fn is_local(&self) -> bool {
-        let host = self.endpoint.host();
-        let name = host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name);
-        name == "localhost" || name.starts_with("127.") || name == "[::1]" || name == "::1"
+        self.endpoint.is_local()
+    }
+
+    /// Whether it can be asked what it has, in the way of OpenAI.
+    pub fn lists(&self) -> bool {
+        matches!(self.wire, Wire::Chat | Wire::Responses)
+    }
+
+    /// What must never be shown of it, by name.
+    pub fn secrets(&self) -> Vec<(String, String)> {
+        let Endpoint { key, headers, base_url, proxy, .. } = &*self.endpoint;
+        let name = self.name().to_ascii_uppercase();
+        let mut all: Vec<(String, String)> = key.iter().map(|key| (format!("{name}_KEY"), key.clone())).collect();
+        for (header, value) in headers.iter().filter(|(header, _)| is_secret_header(header)) {
+            // Behind the word for its kind, as in `Bearer …`, stands the secret itself.
+            let alone = value.split_once(' ').map_or(value.as_str(), |(_, rest)| rest);
+            all.push((format!("{name}_{}", header.to_ascii_uppercase()), alone.to_owned()));
+        }
+        let passwords = [("URL", Some(base_url)), ("PROXY", proxy.as_ref())];
+        let password = |url: &String| reqwest::Url::parse(url).ok()?.password().map(str::to_owned);
+        all.extend(passwords.into_iter().filter_map(|(of, url)| Some((format!("{name}_{of}"), password(url?)?))));
+        all
     }
 
     pub(super) fn is_openai(&self) -> bool {
@@ -268,6 +305,11 @@ impl Provider {
     }
 }
 
+fn is_secret_header(name: &str) -> bool {
+    ["authorization", "proxy-authorization", "cookie"].iter().any(|known| name.eq_ignore_ascii_case(known))
+        || tenure_core::redact::is_secret_name(name)
+}
+
 /// An empty variable is as good as none.
 fn set(variable: &impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
     variable(name).filter(|value| !value.trim().is_empty())
@@ -284,10 +326,11 @@ fn with_scheme(url: &str) -> String {
     format!("http://{host}:{port}")
 }
 
-fn checked(name: &str, url: &str) -> Result<String, String> {
-    let parsed = reqwest::Url::parse(url).map_err(|error| format!("providers.{name}: base_url {url}: {error}"))?;
+fn checked(name: &str, url: &str) -> Result<String, Mistake> {
+    let bad = |why: &str| Mistake::of("providers", name, format!("base_url {url}: {why}"));
+    let parsed = reqwest::Url::parse(url).map_err(|error| bad(&error.to_string()))?;
     match parsed.scheme() {
         "http" | "https" if parsed.has_host() => Ok(url.trim_end_matches('/').to_owned()),
-        _ => Err(format!("providers.{name}: base_url {url}: an address begins with http:// or https://")),
+        _ => Err(bad("an address begins with http:// or https://")),
     }
 }

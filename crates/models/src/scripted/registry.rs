@@ -83,6 +83,15 @@ impl Registry for ScriptedRegistry {
             _ => Err(Fault::new(FaultKind::UnknownModel, unknown(name))),
         }
     }
+
+    /// Whether a script file is there and well formed is seen when it is used: it may be written until then.
+    fn full_name(&self, name: &str) -> Result<String, Fault> {
+        let is_file = || name.strip_prefix(PREFIX).is_some_and(|path| Path::new(path).is_absolute());
+        match name == DEFAULT_NAME || name == DEMO_NAME || is_file() {
+            true => Ok(name.to_owned()),
+            false => Err(Fault::new(FaultKind::UnknownModel, unknown(name))),
+        }
+    }
 }
 
 /// Looks without opening: the open of a pipe could wait for ever.

@@ -71,6 +71,26 @@ impl Endpoint {
         }
     }
 
+    /// The address without what may be secret in it.
+    pub fn shown_url(&self) -> String {
+        let Ok(mut url) = reqwest::Url::parse(&self.base_url) else { return self.base_url.clone() };
+        // Both only fail for addresses without a host, which were refused before.
+        let _ = url.set_password(None);
+        let _ = url.set_username("");
+        url.set_query(None);
+        url.to_string().trim_end_matches('/').to_owned()
+    }
+
+    /// Whether it runs on this machine: it costs nothing, takes its time to load a model, and needs no proxy.
+    pub fn is_local(&self) -> bool {
+        let host = self.host();
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+            _ => host.as_str(),
+        };
+        name == "localhost" || name.starts_with("127.") || name == "[::1]"
+    }
+
     fn headers(&self, wire: Wire) -> Result<HeaderMap, Fault> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -106,7 +126,26 @@ impl Endpoint {
 /// The HTTP clients, one for each way out.
 #[derive(Debug, Clone, Default)]
 pub struct Transport {
-    clients: Arc<Mutex<HashMap<Option<String>, Client>>>,
+    clients: Arc<Mutex<HashMap<Way, Client>>>,
+}
+
+/// The way to a vendor.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Way {
+    /// A proxy of the environment has no business between us and loopback.
+    Straight,
+    Environment,
+    Proxy(String),
+}
+
+impl Way {
+    fn to(endpoint: &Endpoint) -> Self {
+        match &endpoint.proxy {
+            Some(proxy) => Way::Proxy(proxy.clone()),
+            None if endpoint.is_local() => Way::Straight,
+            None => Way::Environment,
+        }
+    }
 }
 
 impl Transport {
@@ -136,24 +175,34 @@ impl Transport {
     /// Asks for a small JSON answer.
     pub async fn get_json(&self, endpoint: &Endpoint, wire: Wire, path: &str) -> Result<serde_json::Value, Fault> {
         let request = self.client(endpoint)?.get(endpoint.url(path)).headers(endpoint.headers(wire)?);
-        let response = send(request, endpoint).await?;
-        let body = limited(response).await.map_err(|error| fault::of_connection(&error, &endpoint.host()))?;
-        serde_json::from_slice(&body)
-            .map_err(|error| Fault::new(FaultKind::Malformed, format!("{}: {error}", endpoint.host())))
+        json(request, endpoint).await
+    }
+
+    /// Sends a request whose answer is small and comes in one piece.
+    pub async fn post_json(
+        &self,
+        endpoint: &Endpoint,
+        wire: Wire,
+        path: &str,
+        body: &serde_json::Value,
+    ) -> Result<serde_json::Value, Fault> {
+        let request = self.client(endpoint)?.post(endpoint.url(path)).headers(endpoint.headers(wire)?);
+        json(request.body(body.to_string()), endpoint).await
     }
 
     fn client(&self, endpoint: &Endpoint) -> Result<Client, Fault> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get(&endpoint.proxy) {
+        let way = Way::to(endpoint);
+        if let Some(client) = clients.get(&way) {
             return Ok(client.clone());
         }
-        let client = make(endpoint.proxy.as_deref())?;
-        clients.insert(endpoint.proxy.clone(), client.clone());
+        let client = make(&way)?;
+        clients.insert(way, client.clone());
         Ok(client)
     }
 }
 
-fn make(proxy: Option<&str>) -> Result<Client, Fault> {
+fn make(way: &Way) -> Result<Client, Fault> {
     // Another part of the program may have chosen already; then that choice holds.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let unusable =
@@ -163,10 +212,19 @@ fn make(proxy: Option<&str>) -> Result<Client, Fault> {
         // A key must not follow a redirection to elsewhere.
         .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("tenure/", env!("CARGO_PKG_VERSION")));
-    if let Some(proxy) = proxy {
-        builder = builder.no_proxy().proxy(reqwest::Proxy::all(proxy).map_err(unusable)?);
+    match way {
+        Way::Environment => {}
+        Way::Straight => builder = builder.no_proxy(),
+        Way::Proxy(proxy) => builder = builder.no_proxy().proxy(reqwest::Proxy::all(proxy).map_err(unusable)?),
     }
     builder.build().map_err(unusable)
+}
+
+async fn json(request: RequestBuilder, endpoint: &Endpoint) -> Result<serde_json::Value, Fault> {
+    let response = send(request, endpoint).await?;
+    let body = limited(response).await.map_err(|error| fault::of_connection(&error, &endpoint.host()))?;
+    serde_json::from_slice(&body)
+        .map_err(|error| Fault::new(FaultKind::Malformed, format!("{}: {error}", endpoint.host())))
 }
 
 async fn send(request: RequestBuilder, endpoint: &Endpoint) -> Result<Response, Fault> {

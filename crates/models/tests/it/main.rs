@@ -3,6 +3,7 @@
 mod actions;
 mod bad_scripts;
 mod bodies;
+mod catalog;
 mod choice;
 mod contract;
 mod demo;

@@ -68,6 +68,16 @@ pub(crate) async fn cancel(
     run(&app, &caller, session, Command::Cancel { turn_id, reason: body.reason }, key).await
 }
 
+pub(crate) async fn compact(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    InSession(session): InSession,
+    _: Params<Nothing>,
+    Sent { key, .. }: Sent<wire::EmptyCommand>,
+) -> Result<Response, Rejection> {
+    run(&app, &caller, session, Command::Compact, key).await
+}
+
 pub(crate) async fn end(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -110,6 +120,9 @@ pub(crate) async fn run(
         Answer::Canceling { turn_id } => {
             let turn_id = turn_id.to_string();
             json(StatusCode::ACCEPTED, &wire::Canceling { turn_id, status: "canceling".into() })
+        }
+        Answer::Compacting { seq } => {
+            json(StatusCode::ACCEPTED, &wire::Compacting { seq, status: "compacting".into() })
         }
         Answer::Ended { status } => json(StatusCode::ACCEPTED, &wire::Ended { status }),
         Answer::Attached { .. } | Answer::Updated { .. } => {

@@ -4,7 +4,10 @@ use tenure_core::{
     budget::Budgets,
     command::Verdict,
     message::{Delivery, Part, Role},
-    policy::{ApprovalPolicy, PatchReview, Policy, RecoveryPolicy, Resume, Rule, RuleAction, Scope, VerifyPolicy},
+    policy::{
+        ApprovalPolicy, CompactionPolicy, PatchReview, Policy, RecoveryPolicy, Resume, Rule, RuleAction, Scope,
+        VerifyPolicy,
+    },
     session::Settings,
     tool::ToolKind,
 };
@@ -56,10 +59,11 @@ pub(crate) fn new_session(body: wire::CreateSession, base: Policy) -> NewSession
 }
 
 pub(crate) fn over_policy(mut policy: Policy, said: wire::Policy) -> Policy {
-    let wire::Policy { approval, verify, patch_review, recovery } = said;
+    let wire::Policy { approval, verify, patch_review, recovery, compaction } = said;
     over_approval(&mut policy.approval, approval.unwrap_or_default());
     over_verify(&mut policy.verify, verify.unwrap_or_default());
     over_recovery(&mut policy.recovery, recovery.unwrap_or_default());
+    over_compaction(&mut policy.compaction, compaction.unwrap_or_default());
     set(&mut policy.patch_review, patch_review.map(core_patch_review));
     policy
 }
@@ -84,6 +88,13 @@ fn over_verify(policy: &mut VerifyPolicy, said: wire::VerifyPolicy) {
 fn over_recovery(policy: &mut RecoveryPolicy, said: wire::RecoveryPolicy) {
     let wire::RecoveryPolicy { resume } = said;
     set(&mut policy.resume, resume.map(core_resume));
+}
+
+fn over_compaction(policy: &mut CompactionPolicy, said: wire::CompactionPolicy) {
+    let wire::CompactionPolicy { auto, from_percent, block_percent } = said;
+    set(&mut policy.auto, auto);
+    set(&mut policy.from_percent, from_percent);
+    set(&mut policy.block_percent, block_percent);
 }
 
 pub(crate) fn over_budgets(mut budgets: Budgets, said: wire::Budgets) -> Budgets {
@@ -206,6 +217,7 @@ mod tests {
             "verify": {"auto_verify": false, "commands": ["make"], "max_attempts": 9, "require_clean": true},
             "patch_review": "request",
             "recovery": {"resume": "always"},
+            "compaction": {"auto": false, "from_percent": 50, "block_percent": 60},
         });
         assert_eq!(laid_over(all.clone()), all);
     }

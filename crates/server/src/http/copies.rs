@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::{
     App,
     body::{Sent, body_timeout, drain_body},
-    key,
+    key, models,
     pace::{Pace, TooSlow},
     problem::{Rejection, internal},
     query::{InSession, Nothing, Params},
@@ -44,12 +44,12 @@ pub(crate) async fn fork(
 ) -> Result<Response, Rejection> {
     let limits = &app.limits.text;
     limits.title(body.title.as_deref())?;
-    limits.name("model", body.model.as_deref())?;
     limits.labels(body.labels.as_deref())?;
     if let Some(path) = &body.workspace_path {
         limits.workspace(path).await?;
     }
     let wire::Fork { seq, title, model, workspace_path, labels, .. } = body;
+    let model = models::full_name(&app, model)?;
     let new = NewFork { seq, title, labels: labels.unwrap_or_default(), model, workspace_path };
     let engine = app.engine.clone();
     let forked = to_its_end(async move { engine.fork(session, new, key, caller.actor()).await }).await?;

@@ -20,7 +20,7 @@ use super::{
     App,
     body::Sent,
     command::run,
-    convert, json,
+    convert, json, models,
     problem::{Rejection, internal},
     query::{InSession, Nothing, Params, bad_cursor, if_match, page_limit},
     to_its_end, view,
@@ -31,9 +31,10 @@ pub(crate) async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
     _: Params<Nothing>,
-    Sent { body, key }: Sent<CreateSession>,
+    Sent { mut body, key }: Sent<CreateSession>,
 ) -> Result<Response, Rejection> {
     check_create(&app, &body).await?;
+    body.model = models::full_name(&app, body.model)?;
     let engine = app.engine.clone();
     let new = convert::new_session(body, app.about.policy.clone());
     let session = to_its_end(async move { engine.create(new, key, caller.actor()).await }).await?;
@@ -51,7 +52,6 @@ async fn check_create(app: &App, body: &CreateSession) -> Result<(), Rejection> 
     let limits = &app.limits.text;
     limits.title(body.title.as_deref())?;
     body.role.as_deref().map_or(Ok(()), |role| limits.alias("role", role))?;
-    limits.name("model", body.model.as_deref())?;
     limits.name("mode", body.mode.as_deref())?;
     limits.labels(body.labels.as_deref())?;
     limits.memory(body.memory.as_deref())?;
@@ -123,7 +123,7 @@ pub(crate) async fn update(
     limits.title(body.title.as_deref())?;
     limits.labels(body.labels.as_deref())?;
     limits.policy(body.policy.as_ref())?;
-    limits.name("model", body.model.as_deref())?;
+    let model = models::full_name(&app, body.model.clone())?;
     if let Some(path) = &body.workspace_path {
         limits.workspace(path).await?;
     }
@@ -134,7 +134,7 @@ pub(crate) async fn update(
         title: body.title,
         policy: body.policy.map(|said| convert::over_policy(present.policy.clone(), said)),
         labels: body.labels,
-        model: body.model,
+        model,
         workspace_path: body.workspace_path,
         budgets: body.budgets.map(|said| convert::over_budgets(present.budgets.clone(), said)),
         if_match,

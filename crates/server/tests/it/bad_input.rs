@@ -104,6 +104,7 @@ fn unknown_ids() -> Vec<Row> {
         post("/v1/sessions/sess_00000000000000000000000000/messages", text("hi"), 404, "unknown_session", NO_SESSION),
         post("/v1/sessions/sess_00000000000000000000000000/cancel", "{}", 404, "unknown_session", NO_SESSION),
         post("/v1/sessions/sess_00000000000000000000000000/end", "{}", 404, "unknown_session", NO_SESSION),
+        post("/v1/sessions/sess_00000000000000000000000000/compact", "", 404, "unknown_session", NO_SESSION),
         post("/v1/sessions/{s}/turns/turn_00000000000000000000000000/retry", "", 404, "unknown_turn", NO_TURN),
         post("/v1/sessions/{s}/turns/turn_00000000000000000000000000/resume", "", 404, "unknown_turn", NO_TURN),
         post(

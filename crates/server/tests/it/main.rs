@@ -17,6 +17,7 @@ mod imports;
 mod limits;
 mod lists;
 mod logins;
+mod models;
 mod purge;
 mod rig;
 mod s1_api;

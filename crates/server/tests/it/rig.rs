@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tenure_core::redact::Secrets;
 use tenure_engine::{Engine, EngineConfig, MemoryStanding, Parts, SystemClock};
-use tenure_models::scripted::ScriptedRegistry;
+use tenure_models::catalog::{Catalog, CatalogConfig};
 use tenure_server::{About, Access, Limits};
 use tenure_store::{Durability, FileStore, MemoryStore, Options, Store};
 use tenure_tools::ToolsConfig;
@@ -90,7 +90,14 @@ impl Daemon {
     }
 
     pub async fn with(limits: Limits, access: Access) -> Daemon {
-        Self::build(MemoryStore::new(), Arc::new(tempfile::tempdir().unwrap()), limits, access).await
+        let files = Arc::new(tempfile::tempdir().unwrap());
+        Self::build(MemoryStore::new(), files, limits, access, CatalogConfig::default()).await
+    }
+
+    /// With models of these settings, and no variable of any vendor.
+    pub async fn with_models(models: CatalogConfig) -> Daemon {
+        let files = Arc::new(tempfile::tempdir().unwrap());
+        Self::build(MemoryStore::new(), files, Limits::default(), Access::new(TOKEN), models).await
     }
 
     /// With a data folder on disk; the same folder again is a restart.
@@ -101,16 +108,23 @@ impl Daemon {
     pub async fn on_disk_with(files: Arc<TempDir>, limits: Limits) -> Daemon {
         let options = Options { durability: Durability::Process, ..Options::default() };
         let store = FileStore::open(files.path().join("data"), options).unwrap();
-        Self::build(store, files, limits, Access::new(TOKEN)).await
+        Self::build(store, files, limits, Access::new(TOKEN), CatalogConfig::default()).await
     }
 
-    async fn build(store: Arc<dyn Store>, files: Arc<TempDir>, limits: Limits, access: Access) -> Daemon {
+    async fn build(
+        store: Arc<dyn Store>,
+        files: Arc<TempDir>,
+        limits: Limits,
+        access: Access,
+        models: CatalogConfig,
+    ) -> Daemon {
+        let catalog = Catalog::new(models, |_| None).unwrap();
         fs::create_dir_all(files.path().join("workspace")).unwrap();
         let mark = files.path().display().to_string();
         let tools = ToolsConfig::new(supervisor(), files.path().join("processes"), mark);
         let engine = Engine::start(Parts {
             store,
-            models: Arc::new(ScriptedRegistry::new()),
+            models: Arc::new(catalog),
             tools: Arc::new(tenure_tools::Registry::new(tools)),
             clock: Arc::new(SystemClock::new().unwrap()),
             secrets: Secrets::new([("TENURE_TOKEN".to_owned(), TOKEN.to_owned())]),

@@ -34,7 +34,9 @@ async fn step_1_agents_md_is_loaded_and_recorded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn step_2_the_model_is_resolved_by_its_name() {
     let daemon = Daemon::start().await;
-    let session = daemon.create(json!({ "model": "nobody/has-this" })).await;
+    let nobody = daemon.create_body(json!({ "model": "nobody/has-this" }));
+    daemon.post("/v1/sessions", nobody).await.refused(400, "unknown_model");
+    let session = daemon.create(json!({ "model": "scripted:/no/such/script.json" })).await;
     let turn = daemon.say(&session, "hi").await;
     let record = daemon.rested(&session, &turn).await;
     assert_eq!((&record["status"], &record["error"]["code"]), (&json!("failed"), &json!("unknown_model")), "{record}");

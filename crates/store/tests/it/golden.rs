@@ -105,6 +105,7 @@ fn events() -> Vec<Event> {
         of_tools(moment),
         of_children(moment),
         of_repairs(moment),
+        of_compactions(),
     ];
     let actors = [Actor::user("http"), Actor::AGENT, Actor::POLICY, Actor::SYSTEM];
     let numbered = bodies.concat().into_iter().zip(1..).map(|(body, seq)| Event {
@@ -227,26 +228,7 @@ fn of_models(moment: &mut Moment) -> Vec<Body> {
         cost_micro_usd: None,
         retry_at: Some(Timestamp::from_ms(START_MS + 5000)),
     };
-    let started = CompactionStarted { trigger: CompactTrigger::Threshold, blocking: true, tokens: Some(9000) };
-    let compacted = ContextCompacted {
-        trigger: CompactTrigger::Overflow,
-        summary: "They spoke of ${secret:DOOR}.".into(),
-        secrets: vec!["DOOR".into()],
-        kept_from: 7,
-        context_from: 6,
-        tokens_before: 9000,
-        tokens_after: 700,
-        model: "scripted/demo".into(),
-        usage: usage(),
-        cost_micro_usd: None,
-    };
-    let not_compacted = CompactionFailed {
-        reason: Fault::new(FaultKind::Overloaded, "busy"),
-        usage: usage(),
-        cost_micro_usd: Some(3),
-        retry_at: None,
-    };
-    vec![seeded.into(), completed.into(), failed.into(), started.into(), compacted.into(), not_compacted.into()]
+    vec![seeded.into(), completed.into(), failed.into()]
 }
 
 fn of_tools(moment: &mut Moment) -> Vec<Body> {
@@ -331,6 +313,30 @@ fn of_repairs(moment: &mut Moment) -> Vec<Body> {
         EventLost { reason: "its checksum does not fit".into() }.into(),
         SessionFailed { code: "log_damaged".into(), message: "1 event was lost".into() }.into(),
     ]
+}
+
+/// Came later, so it stands behind what was frozen before.
+fn of_compactions() -> Vec<Body> {
+    let started = CompactionStarted { trigger: CompactTrigger::Threshold, blocking: true, tokens: Some(9000) };
+    let compacted = ContextCompacted {
+        trigger: CompactTrigger::Overflow,
+        summary: "They spoke of ${secret:DOOR}.".into(),
+        secrets: vec!["DOOR".into()],
+        kept_from: 7,
+        context_from: 6,
+        tokens_before: 9000,
+        tokens_after: 700,
+        model: "scripted/demo".into(),
+        usage: usage(),
+        cost_micro_usd: None,
+    };
+    let not_compacted = CompactionFailed {
+        reason: Fault::new(FaultKind::Overloaded, "busy"),
+        usage: usage(),
+        cost_micro_usd: Some(3),
+        retry_at: None,
+    };
+    vec![started.into(), compacted.into(), not_compacted.into()]
 }
 
 fn golden_attachment() -> Attachment {

@@ -64,6 +64,7 @@ pub(super) const CODES: &[(&str, u16, &str)] = &[
     ("unknown_attachment", 404, "The session has no such attachment."),
     ("unknown_attachment", 400, "A part names an attachment that the session does not have."),
     ("unknown_call", 404, "No open turn of the session has such a call."),
+    ("unknown_model", 400, "No model can have this name: its provider is not known, or it names none."),
     ("unknown_path", 404, "There is nothing at this path."),
     ("unknown_seq", 400, "The session has no such event."),
     ("unknown_session", 404, "There is no such session."),

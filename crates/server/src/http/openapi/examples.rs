@@ -216,6 +216,39 @@ pub(super) fn tool() -> wire::ToolView {
     }
 }
 
+pub(super) fn models() -> wire::ModelList {
+    let missing = "there is no key for anthropic: set ANTHROPIC_API_KEY for the daemon, or `key` under [providers.anthropic] in config.toml";
+    let long =
+        wire::LongPriceView { above: 100_000, input: 0.5, output: 2.5, cache_read: Some(0.05), cache_write: None };
+    let prices =
+        wire::PriceView { input: 0.1, output: 0.5, cache_read: Some(0.01), cache_write: None, long: Some(long) };
+    let model = wire::ModelView {
+        name: "anthropic/claude-haiku-5-5".into(),
+        provider: "anthropic".into(),
+        ready: false,
+        missing: Some(missing.into()),
+        source: "built_in".into(),
+        aliases: vec!["small".into()],
+        window: Some(1_000_000),
+        output_max: Some(128_000),
+        prices: Some(prices),
+        takes: vec!["image".into(), "file".into()],
+        tool_mode: "native".into(),
+        thinking: "adaptive".into(),
+    };
+    let provider = wire::ProviderView {
+        name: "anthropic".into(),
+        wire: "anthropic".into(),
+        base_url: "https://api.anthropic.com".into(),
+        local: false,
+        ready: false,
+        missing: Some(missing.into()),
+        has_key: false,
+        key_variable: Some("ANTHROPIC_API_KEY".into()),
+    };
+    wire::ModelList { default_model: "scripted".into(), models: vec![model], providers: vec![provider] }
+}
+
 pub(super) fn problem() -> Value {
     value(super::super::problem::no_such_session("'nobody'").problem())
 }

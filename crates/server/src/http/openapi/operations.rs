@@ -16,7 +16,7 @@ use tenure_wire as wire;
 
 use super::{
     super::{
-        copies, events, logins,
+        copies, events, logins, models,
         query::{Nothing, Page},
         session, turn, usage,
     },
@@ -35,7 +35,7 @@ pub(super) const TAGS: [(&str, &str); 8] = [
     ("Files", "Attachments that people give, artifacts that tools leave behind."),
     ("Copies", "Forks, exports and imports."),
     ("Access", "Tokens by name, and links that let a browser in."),
-    ("Daemon", "Health, tools, usage, and this description."),
+    ("Daemon", "Health, models, tools, usage, and this description."),
 ];
 
 const IN_SESSION: [(&str, &str); 1] = [("session", "$response.body#/session_id")];
@@ -67,8 +67,10 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
             .with_header(201, "Location", "Where the session is.")
             .leads_to(201, &IN_SESSION, &["getSession", "updateSession", "sendMessage", "listMessages", "startTurn"])
             .leads_to(201, &IN_SESSION, &["cancelTurn", "endSession", "deleteSession", "followSession", "forkSession"])
+            .leads_to(201, &IN_SESSION, &["compactSession"])
             .leads_to(201, &IN_SESSION, &["uploadAttachment", "listAttachments", "listArtifacts", "exportSession"])
-            .refuses(&["bad_workspace", "unsupported_policy", "keys_full", "disk_refused", "shutting_down"]),
+            .refuses(&["bad_workspace", "unsupported_policy", "unknown_model", "keys_full", "disk_refused"])
+            .refuses(&["shutting_down"]),
         get("/v1/sessions", "listSessions", tag, "Lists sessions, the newest first.")
             .query::<session::Page>(s, json!({ "cursor": { "$ref": "#/event/SessionId" } }))
             .answers(s, 200, "A page of them.", &list)
@@ -100,7 +102,7 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
             .answers(s, 200, "The session as it is now.", &examples::view())
             .with_header(200, "ETag", version)
             .refuses(&["bad_if_match", "version_mismatch", "bad_workspace", "unsupported_policy", "budget_lowered"])
-            .refuses(&["turn_open"]),
+            .refuses(&["turn_open", "unknown_model"]),
         delete(
             "/v1/sessions/{session}",
             "deleteSession",
@@ -113,6 +115,11 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
         .refuses(&["session_busy"])
         .answers(s, 200, "It had ended already, or is deleted.", &ended)
         .answers(s, 202, "It ends; an open turn is cancelled first.", &ended),
+        post("/v1/sessions/{session}/compact", "compactSession", tag, "Summarizes the older part of the context.")
+            .about("The log keeps everything; only what the model is shown becomes shorter. The newest messages stay whole, and no call is split from its result. One that is under way will do. `context_compacted` or `compaction_failed` follows.")
+            .may_take(s, &wire::EmptyCommand::default())
+            .command()
+            .answers(s, 202, "It is under way.", &wire::Compacting { seq: 12, status: "compacting".into() }),
         post("/v1/sessions/{session}/end", "endSession", tag, "Ends a session.").may_take(s, &end).command().answers(
             s,
             202,
@@ -363,7 +370,7 @@ fn copies(s: &mut Schemas) -> Vec<Operation> {
             .answers(s, 201, "The fork was made and is durable.", &forked)
             .with_header(201, "Location", "Where the fork is.")
             .leads_to(201, &IN_SESSION, &["getSession", "sendMessage", "deleteSession"])
-            .refuses(&["unknown_seq", "bad_workspace", "keys_full", "overloaded", "shutting_down"]),
+            .refuses(&["unknown_seq", "bad_workspace", "unknown_model", "keys_full", "overloaded", "shutting_down"]),
         out(get("/v1/sessions/{session}/export", "exportSession", tag, "Gives a session as an archive.")),
         out(post("/v1/sessions/{session}/export", "exportSessionByPost", tag, "The same, for clients that send commands as POST.")),
         post("/v1/sessions/import", "importSession", tag, "Takes an exported session, under the same id or a new one.")
@@ -443,6 +450,11 @@ fn daemon(s: &mut Schemas) -> Vec<Operation> {
             .with_header(200, "ETag", "A digest of it.")
     };
     vec![
+        get("/v1/models", "listModels", tag, "Lists the models that sessions can have, with windows, prices and abilities.")
+            .about("Those that are built in, those of the config, and what servers on the daemon's machine say they have. Any other model of a provider can be named too, as `provider/model`.")
+            .query::<models::Of>(s, json!({}))
+            .answers(s, 200, "All of them.", &examples::models())
+            .refuses(&["bad_request"]),
         get("/v1/tools", "listTools", tag, "Lists the tools that agents can be given.").answers(
             s,
             200,

@@ -1,0 +1,207 @@
+//! `tenure models`: what sessions can have for a model, and what is missing for the others.
+
+use clap::Args;
+use tenure_client::print::{Look, Tone, columns, cut, tamed};
+use tenure_wire::{ModelList, ModelView, PriceView, ProviderView};
+
+use super::Context;
+use crate::{daemon, exit::Exit, terminal};
+
+const EXAMPLES: &str = "\
+Examples:
+    tenure models                      those that can be asked now
+    tenure models --all                all that are known
+    tenure models ollama               those of one provider
+    tenure models --json | jq -r '.models[] | select(.ready) | .name'
+
+Any model of a provider can be named, also one that is not listed. Keys come
+from the environment of the daemon or from config.toml; [providers.NAME] and
+[models.\"provider/model\"] there add and change what is listed. See
+docs/models.md. A daemon that runs keeps its environment: `tenure stop` after
+setting a key.";
+
+/// List models with their windows, prices and abilities
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// Only those of this provider
+    provider: Option<String>,
+    /// Also those that cannot be asked now
+    #[arg(long)]
+    all: bool,
+}
+
+pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
+    let client = daemon::connect(context).await?;
+    let list = client.models(arguments.provider.as_deref()).await?;
+    match context.output {
+        terminal::Output::Json => terminal::print_json(&list)?,
+        terminal::Output::Text => {
+            let all = arguments.all || arguments.provider.is_some();
+            told(&list, all, terminal::stdout_look()).iter().try_for_each(|line| terminal::print_line(line))?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// The table, and what to do about what is missing.
+fn told(list: &ModelList, all: bool, look: Look) -> Vec<String> {
+    let shown: Vec<&ModelView> = list.models.iter().filter(|model| all || model.ready).collect();
+    let mut lines = table(&shown, look);
+    let mut notes = vec![format!("Sessions that name none have {}.", tamed(&list.default_model))];
+    let hidden = list.models.len() - shown.len();
+    if hidden > 0 {
+        notes.push(format!("{hidden} more are known and cannot be asked now: `tenure models --all`."));
+    }
+    notes.extend(list.providers.iter().filter_map(lacking));
+    lines.push(String::new());
+    lines.extend(notes.iter().map(|note| look.paint(Tone::Faint, &tamed(note))));
+    lines
+}
+
+/// What a provider lacks, shortly: servers on this machine need not run.
+fn lacking(provider: &ProviderView) -> Option<String> {
+    let missing = provider.missing.as_deref()?;
+    Some(match (&provider.key_variable, provider.local) {
+        (_, true) => format!("{}: no server answers at {}", provider.name, provider.base_url),
+        (Some(variable), false) => format!("{}: set {variable} for the daemon", provider.name),
+        (None, false) => format!("{}: {missing}", provider.name),
+    })
+}
+
+const HEAD: [&str; 6] = ["MODEL", "WINDOW", "OUTPUT", "$ IN/OUT", "TAKES", "ALSO"];
+const GAP: &str = "  ";
+
+/// A head and a line for each model; where there is little room, names give way.
+fn table(models: &[&ModelView], look: Look) -> Vec<String> {
+    let rows: Vec<[String; 6]> = models.iter().map(|model| cells(model)).collect();
+    let head = HEAD.map(str::to_owned);
+    let width = |at: usize| rows.iter().chain([&head]).map(|row| columns(&row[at])).max().unwrap_or(0);
+    let mut widths: [usize; 6] = std::array::from_fn(width);
+    let rest: usize = widths[1..].iter().sum::<usize>() + GAP.len() * (HEAD.len() - 1);
+    widths[0] = widths[0].min(look.width.saturating_sub(rest).max(16));
+    let line = |row: &[String; 6]| {
+        let padded = row.iter().zip(widths).map(|(cell, width)| {
+            let cell = cut(cell, width);
+            format!("{cell}{}", " ".repeat(width.saturating_sub(columns(&cell))))
+        });
+        look.line(padded.collect::<Vec<_>>().join(GAP).trim_end(), 0)
+    };
+    let head = look.paint(Tone::Faint, &line(&head));
+    std::iter::once(head).chain(rows.iter().map(line)).collect()
+}
+
+fn cells(model: &ModelView) -> [String; 6] {
+    let mut takes = model.takes.clone();
+    if model.tool_mode != "native" {
+        takes.push(format!("tools by {}", model.tool_mode));
+    }
+    let mut also = model.aliases.clone();
+    if !model.ready {
+        also.push("not ready".into());
+    }
+    let cell = |text: &str| tamed(&text.replace('\n', " "));
+    [
+        cell(&model.name),
+        tokens(model.window),
+        tokens(model.output_max),
+        price(model.prices.as_ref()),
+        cell(&takes.join(",")),
+        cell(&also.join(", ")),
+    ]
+}
+
+/// `200k`, `1M`; `?` where it is not known.
+fn tokens(number: Option<u64>) -> String {
+    match number {
+        None => "?".to_owned(),
+        Some(number) if number >= 1_000_000 => {
+            let tenths = number / 100_000;
+            if tenths % 10 == 0 { format!("{}M", tenths / 10) } else { format!("{}.{}M", tenths / 10, tenths % 10) }
+        }
+        Some(number) if number >= 1_000 => format!("{}k", number / 1_000),
+        Some(number) => number.to_string(),
+    }
+}
+
+fn price(prices: Option<&PriceView>) -> String {
+    match prices {
+        None => "?".to_owned(),
+        Some(prices) if prices.input == 0.0 && prices.output == 0.0 => "free".to_owned(),
+        Some(prices) => {
+            let more = if prices.long.is_some() { "+" } else { "" };
+            format!("{}/{}{more}", prices.input, prices.output)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(name: &str, ready: bool) -> ModelView {
+        ModelView {
+            name: name.into(),
+            provider: name.split('/').next().unwrap().into(),
+            ready,
+            missing: (!ready).then(|| "there is no key".into()),
+            source: "built_in".into(),
+            aliases: vec!["small".into()],
+            window: Some(1_050_000),
+            output_max: Some(128_000),
+            prices: Some(PriceView { input: 0.1, output: 0.5, cache_read: None, cache_write: None, long: None }),
+            takes: vec!["image".into(), "file".into()],
+            tool_mode: "native".into(),
+            thinking: "none".into(),
+        }
+    }
+
+    fn list() -> ModelList {
+        let mut local = model("ollama/a-model-with-a-really-long-name:70b-instruct-q4_K_M", true);
+        (local.prices, local.window, local.tool_mode) = (None, None, "schema".into());
+        let provider = |name: &str, local: bool, key_variable: Option<&str>| ProviderView {
+            name: name.into(),
+            wire: "chat".into(),
+            base_url: "http://127.0.0.1:8080/v1".into(),
+            local,
+            ready: false,
+            missing: Some("it cannot be reached".into()),
+            has_key: false,
+            key_variable: key_variable.map(str::to_owned),
+        };
+        ModelList {
+            default_model: "scripted".into(),
+            models: vec![model("openai/gpt-6-luna", false), local],
+            providers: vec![provider("llamacpp", true, None), provider("openai", false, Some("OPENAI_API_KEY"))],
+        }
+    }
+
+    #[test]
+    fn what_can_be_asked_comes_first_and_what_is_missing_is_told() {
+        let lines = told(&list(), false, Look { width: 80, ..Look::PLAIN });
+        assert_eq!(
+            lines,
+            [
+                "MODEL                       WINDOW  OUTPUT  $ IN/OUT  TAKES                    …",
+                "ollama/a-model-with-a-real…  ?       128k    ?         image,file,tools by sch…",
+                "",
+                "Sessions that name none have scripted.",
+                "1 more are known and cannot be asked now: `tenure models --all`.",
+                "llamacpp: no server answers at http://127.0.0.1:8080/v1",
+                "openai: set OPENAI_API_KEY for the daemon",
+            ]
+        );
+        for width in [60, 80, 100, 120] {
+            let lines = told(&list(), true, Look { width, ..Look::PLAIN });
+            assert!(lines[..3].iter().all(|line| columns(line) <= width), "{lines:#?}");
+        }
+        let wide = told(&list(), true, Look::PLAIN);
+        assert!(wide[1].starts_with("openai/gpt-6-luna ") && wide[1].ends_with("small, not ready"), "{wide:#?}");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let shown = [None, Some(999), Some(8_192), Some(200_000), Some(1_000_000), Some(1_048_576)].map(tokens);
+        assert_eq!(shown, ["?", "999", "8k", "200k", "1M", "1M"]);
+    }
+}

@@ -1,0 +1,73 @@
+//! Models as the settings name them: the catalog with this environment, mistakes in it, and what may be shown of it.
+
+use serde_json::{Value, json};
+use tenure_models::{
+    Registry as _,
+    catalog::{Catalog, ProviderConfig},
+};
+
+use crate::{config::Config, exit::Problem};
+
+/// Looks a variable of the environment up.
+pub type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+pub fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// The catalog that these settings and this environment come to.
+pub fn catalog(config: &Config, variable: Variable<'_>) -> Result<Catalog, Problem> {
+    Catalog::new(config.catalog(), variable).map_err(|mistake| {
+        // The file was looked at when it was read.
+        let message = format!("the environment does not fit: {mistake}");
+        Problem::usage(message, "mend or unset the variable of that provider, such as OLLAMA_HOST")
+    })
+}
+
+/// The model of sessions that name none.
+pub fn default_model(catalog: &Catalog, said: Option<&str>) -> Result<String, Problem> {
+    let Some(said) = said else { return Ok(catalog.default_name().to_owned()) };
+    let unknown = |fault: tenure_core::model::Fault| {
+        Problem::usage(format!("the default model: {}", fault.message), "`tenure models` lists them")
+    };
+    catalog.full_name(said).map_err(unknown)
+}
+
+/// The first mistake that the file makes by itself: the keys that lead to it, and what it is.
+pub fn mistake(config: &Config) -> Option<(Vec<&str>, String)> {
+    let catalog = match Catalog::new(config.catalog(), |_| None) {
+        Ok(catalog) => catalog,
+        Err(mistake) => {
+            let tables = [
+                config.providers.keys().find(|name| **name == mistake.name),
+                config.models.keys().find(|name| **name == mistake.name),
+                config.aliases.keys().find(|name| **name == mistake.name),
+            ];
+            let keys = std::iter::once(mistake.table).chain(tables.into_iter().flatten().next().map(String::as_str));
+            return Some((keys.collect(), mistake.to_string()));
+        }
+    };
+    let model = config.default_model.as_deref()?;
+    let fault = catalog.full_name(model).err()?;
+    Some((vec!["default_model"], fault.message))
+}
+
+/// What the file says of providers, without what is secret.
+pub fn shown_providers(config: &Config) -> Value {
+    let one = |provider: &ProviderConfig| {
+        json!({
+            "wire": provider.wire,
+            "base_url": provider.base_url,
+            "key": provider.key.as_ref().map(|_| "hidden"),
+            "key_variable": provider.key_variable,
+            "headers": provider.headers.keys().collect::<Vec<_>>(),
+            "proxy": provider.proxy.as_ref().map(|_| "hidden"),
+        })
+    };
+    config
+        .providers
+        .iter()
+        .map(|(name, provider)| (name.clone(), one(provider)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}

@@ -1,0 +1,193 @@
+//! What names stand for, what the config changes, what is missing, and what servers on this machine have.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use tenure_core::model::FaultKind;
+use tenure_models::{
+    Registry,
+    catalog::{Catalog, CatalogConfig, Listed, ModelConfig, ProviderConfig, Source},
+    entry::ToolMode,
+    probe::{self, ToolSupport},
+    vendor::Wire,
+};
+use tenure_testkit::vendor::{Answer, Asked, FakeVendor};
+
+type Variables<'a> = &'a [(&'a str, &'a str)];
+
+fn with(config: CatalogConfig, variables: Variables<'_>) -> Catalog {
+    let variable =
+        |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+    Catalog::new(config, variable).unwrap()
+}
+
+fn plain(variables: Variables<'_>) -> Catalog {
+    with(CatalogConfig::default(), variables)
+}
+
+fn at(url: String) -> CatalogConfig {
+    let provider = ProviderConfig { base_url: Some(url), ..ProviderConfig::default() };
+    CatalogConfig { providers: [("box".to_owned(), provider)].into(), ..CatalogConfig::default() }
+}
+
+#[test]
+fn the_first_vendor_whose_key_is_there_is_the_default() {
+    for (variables, default) in [
+        (&[][..], "scripted"),
+        (&[("GEMINI_API_KEY", "g")], "google/gemini-4-hydrogen"),
+        (&[("GEMINI_API_KEY", "g"), ("OPENAI_API_KEY", "o")], "openai/gpt-6.1-sol"),
+        (&[("ANTHROPIC_API_KEY", " ")], "scripted"),
+        (&[("OPENAI_API_KEY", "o"), ("ANTHROPIC_API_KEY", "a")], "anthropic/claude-opus-5-5"),
+    ] {
+        let catalog = plain(variables);
+        assert_eq!((catalog.default_name(), catalog.full_name("default").unwrap().as_str()), (default, default));
+    }
+}
+
+#[test]
+fn a_name_that_can_never_be_a_model_is_told_apart_from_one_whose_key_is_missing() {
+    let catalog = plain(&[]);
+    for name in ["openai/any", "anthropic/claude-opus-5-5", "ollama/x:7b", "openrouter/a/b", "scripted", "scripted:/x"]
+    {
+        assert_eq!(catalog.full_name(name).unwrap(), name);
+    }
+    for name in ["", "gpt", "openai", "openai/", "/x", "nobody/x", "scripted:x"] {
+        assert_eq!(catalog.full_name(name).unwrap_err().kind, FaultKind::UnknownModel, "{name}");
+    }
+    let fault = catalog.resolve("openai/any").err().unwrap();
+    assert_eq!(fault.kind, FaultKind::Auth);
+    assert!(fault.message.contains("OPENAI_API_KEY") && fault.message.contains("[providers.openai]"), "{fault}");
+    // These mean something as soon as there is a key.
+    assert_eq!(catalog.full_name("small").unwrap(), "small");
+    let fault = catalog.resolve("small").err().unwrap();
+    assert!(fault.kind == FaultKind::Auth && fault.message.contains("ANTHROPIC_API_KEY or OPENAI_API_KEY"), "{fault}");
+}
+
+#[test]
+fn aliases_of_the_config_win() {
+    let aliases = [("small", "ollama/tiny"), ("mine", "openai/x"), ("default", "scripted:demo")];
+    let aliases = aliases.map(|(alias, name)| (alias.to_owned(), name.to_owned())).into();
+    let catalog = with(CatalogConfig { aliases, ..CatalogConfig::default() }, &[("OPENAI_API_KEY", "o")]);
+    for (name, stands_for) in [
+        ("small", "ollama/tiny"),
+        ("mine", "openai/x"),
+        ("default", "scripted:demo"),
+        ("premium", "openai/gpt-6-astra"),
+    ] {
+        assert_eq!(catalog.full_name(name).unwrap(), stands_for);
+    }
+}
+
+#[test]
+fn a_moved_vendor_needs_no_key_and_speaks_what_its_imitators_speak() {
+    let catalog = plain(&[("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/"), ("OLLAMA_HOST", "0.0.0.0:1234")]);
+    let of = |name: &str| catalog.provider(name).unwrap().clone();
+    assert_eq!((of("openai").wire(), of("openai").missing()), (Wire::Chat, None));
+    assert_eq!(of("openai").endpoint().shown_url(), "http://127.0.0.1:9/v1");
+    assert_eq!(of("ollama").endpoint().shown_url(), "http://127.0.0.1:1234/v1");
+    assert!(of("anthropic").missing().is_some());
+}
+
+#[test]
+fn who_names_a_variable_for_a_key_needs_it() {
+    let mut config = at("https://box.example/v1".into());
+    config.providers.get_mut("box").unwrap().key_variable = Some("BOX".into());
+    assert!(with(config.clone(), &[]).provider("box").unwrap().missing().unwrap().contains("set BOX for"));
+    assert_eq!(with(config, &[("BOX", "k")]).provider("box").unwrap().missing(), None);
+}
+
+#[test]
+fn what_is_secret_of_a_provider_is_known() {
+    let mut config = at("http://me:pass-of-url@box.example/v1".into());
+    let provider = config.providers.get_mut("box").unwrap();
+    provider.key = Some("key-of-the-box".into());
+    provider.proxy = Some("http://me:pass-of-proxy@proxy.example".into());
+    let headers = [("Authorization", "Bearer token-of-header"), ("X-Api-Key", "key-of-header"), ("X-Team", "blue")];
+    provider.headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let catalog = with(config, &[]);
+    let mut values: Vec<String> =
+        catalog.provider("box").unwrap().secrets().into_iter().map(|(_, value)| value).collect();
+    values.sort();
+    assert_eq!(values, ["key-of-header", "key-of-the-box", "pass-of-proxy", "pass-of-url", "token-of-header"]);
+    assert_eq!(catalog.provider("box").unwrap().endpoint().shown_url(), "http://box.example/v1");
+}
+
+fn listed<'a>(models: &'a [Listed], name: &str) -> &'a Listed {
+    models.iter().find(|model| model.entry.name == name).unwrap_or_else(|| panic!("{name} is not listed"))
+}
+
+#[tokio::test]
+async fn the_list_has_what_is_built_in_what_is_said_and_what_a_server_has() {
+    let vendor =
+        FakeVendor::with(|_, _| Answer::json(200, &json!({ "data": [{ "id": "one" }, { "id": "two:7b" }] }))).await;
+    let mut config = at(vendor.url("/v1"));
+    let said = ModelConfig { window: Some(4096), tool_mode: Some(ToolMode::Schema), ..ModelConfig::default() };
+    config.models.insert("box/one".into(), said);
+    let catalog = with(config, &[("OPENAI_API_KEY", "o")]);
+    let list = catalog.listing().await;
+    let one = listed(&list.models, "box/one");
+    assert_eq!((one.source, one.entry.window, one.entry.tool_mode), (Source::Config, Some(4096), ToolMode::Schema));
+    let two = listed(&list.models, "box/two:7b");
+    assert_eq!((two.source, two.missing.is_none()), (Source::Server, true));
+    let luna = listed(&list.models, "openai/gpt-6-luna");
+    assert_eq!((luna.aliases.as_slice(), luna.missing.is_none()), (&["small".to_owned()][..], true));
+    assert!(listed(&list.models, "google/gemini-4-hydrogen").missing.as_deref().unwrap().contains("GEMINI_API_KEY"));
+    assert!(list.models.is_sorted_by(|a, b| a.entry.name < b.entry.name));
+    // Asked once for many looks.
+    catalog.listing().await;
+    assert_eq!(vendor.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_said_to_be_missing() {
+    let vendor = FakeVendor::start().await;
+    let mut config = at(vendor.url("/v1"));
+    config.models.insert("box/one".into(), ModelConfig::default());
+    drop(vendor);
+    // Its port may not be free at once.
+    tokio::task::yield_now().await;
+    let list = with(config, &[]).listing().await;
+    let provider = list.providers.iter().find(|provider| provider.name == "box").unwrap();
+    assert!(provider.missing.is_some() && provider.is_local, "{provider:?}");
+    assert_eq!(listed(&list.models, "box/one").missing, provider.missing);
+}
+
+async fn probed(counts: impl Fn(bool) -> Answer + Send + Sync + 'static) -> (ToolSupport, Vec<Asked>) {
+    let vendor = FakeVendor::with(move |asked, _| counts(asked.json().get("tools").is_some())).await;
+    let catalog = with(at(vendor.url("/v1")), &[]);
+    let support = probe::tools(catalog.transport(), catalog.provider("box").unwrap(), "m").await.unwrap();
+    (support, vendor.asked())
+}
+
+fn counted(tokens: u64) -> Answer {
+    Answer::json(200, &json!({ "choices": [], "usage": { "prompt_tokens": tokens } }))
+}
+
+#[tokio::test]
+async fn a_server_that_drops_tools_is_found_out() {
+    let (shown, asked) = probed(|with_tools| counted(if with_tools { 90 } else { 9 })).await;
+    assert_eq!(shown, ToolSupport::Shown);
+    let bodies: Vec<_> = asked.iter().map(Asked::json).collect();
+    assert_eq!((bodies.len(), &bodies[0]["stream"], &bodies[0]["max_tokens"]), (2, &json!(false), &json!(1)));
+    assert_eq!(probed(|_| counted(9)).await.0, ToolSupport::Dropped);
+    let refusal = |with_tools| match with_tools {
+        true => Answer::json(400, &json!({ "error": { "message": "m does not support tools" } })),
+        false => counted(9),
+    };
+    let ToolSupport::Refused(why) = probed(refusal).await.0 else { panic!("it was refused") };
+    assert!(why.contains("does not support tools"), "{why}");
+}
+
+#[test]
+fn mistakes_are_told_with_their_key() {
+    let model = |name: &str| CatalogConfig {
+        models: BTreeMap::from([(name.to_owned(), ModelConfig { window: Some(0), ..ModelConfig::default() })]),
+        ..CatalogConfig::default()
+    };
+    let mistake = |config| Catalog::new(config, |_| None).unwrap_err();
+    let told = mistake(model("openai/x"));
+    assert_eq!((told.table, told.name.as_str()), ("models", "openai/x"));
+    assert!(mistake(model("x")).to_string().starts_with("models.x: a model is named provider/model"));
+    let told = Catalog::new(CatalogConfig::default(), |name| (name == "OLLAMA_HOST").then(|| "ftp://x".into()));
+    assert!(told.unwrap_err().to_string().starts_with("providers.ollama: base_url ftp://x"));
+}
