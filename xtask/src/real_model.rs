@@ -226,3 +226,22 @@ fn check_calls(seen: &[Item]) -> Result<usize> {
     ensure!(asked == answered, "asked for {asked:?}, answered were {answered:?}");
     Ok(asked.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(kind: &str, data: &Value) -> Item {
+        Item { id: "1".into(), kind: kind.into(), json: json!({ "turn_id": "turn_1", "data": data }).to_string() }
+    }
+
+    #[test]
+    fn each_call_has_one_result() {
+        let asked = item("model_output_completed", &json!({ "tool_calls": [{ "id": "call_1" }] }));
+        let answered = item("tool_call_completed", &json!({ "tool_call_id": "call_1" }));
+        assert_eq!(check_calls(&[item("turn_started", &json!({}))]).unwrap(), 0);
+        assert_eq!(check_calls(&[asked.clone(), answered.clone()]).unwrap(), 1);
+        assert!(check_calls(std::slice::from_ref(&asked)).is_err());
+        assert!(check_calls(&[asked, answered.clone(), answered]).is_err());
+    }
+}
