@@ -8,6 +8,7 @@ mod fanout;
 mod idle;
 mod memory;
 mod options;
+mod provider;
 mod raw;
 mod report;
 mod sessions;
@@ -16,6 +17,7 @@ mod start;
 mod times;
 mod tools;
 mod turn;
+mod vendor;
 mod written;
 
 use std::{fs, path::PathBuf, process::Command, time::Instant};
@@ -68,6 +70,7 @@ const MEASURES: [Measure; options::SECTIONS.len()] = [
     turn::measure_late,
     tools::measure,
     deltas::measure,
+    provider::measure,
     idle::measure,
     sessions::measure_create,
     sessions::measure_many,

@@ -73,11 +73,17 @@ pub struct Setup {
     pub binary: PathBuf,
     pub data: PathBuf,
     pub arguments: Vec<String>,
+    /// Environment variables.
+    pub variables: Vec<(&'static str, String)>,
 }
+
+/// Beginnings of the names of variables that a daemon heeds.
+const HEEDED: [&str; 8] =
+    ["TENURE", "ANTHROPIC_", "OPENAI_", "GEMINI_", "GOOGLE_", "OPENROUTER_", "OLLAMA_", "RUST_LOG"];
 
 impl Setup {
     pub fn new(binary: &Path, data: &Path) -> Setup {
-        Setup { binary: binary.to_owned(), data: data.to_owned(), arguments: Vec::new() }
+        Setup { binary: binary.to_owned(), data: data.to_owned(), arguments: Vec::new(), variables: Vec::new() }
     }
 
     /// The command, free of what this shell is set to. All it prints goes to `daemon.out` beside the data folder.
@@ -86,10 +92,11 @@ impl Setup {
         let log = OpenOptions::new().append(true).create(true).open(self.log_path())?;
         let mut command = Command::new(&self.binary);
         for (name, _) in std::env::vars_os() {
-            if name == "RUST_LOG" || name.to_string_lossy().starts_with("TENURE") {
+            if HEEDED.iter().any(|heeded| name.to_string_lossy().starts_with(heeded)) {
                 command.env_remove(name);
             }
         }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(&self.data).args(&self.arguments);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         Ok(command)

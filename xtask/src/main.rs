@@ -6,6 +6,7 @@ mod daemon;
 mod http;
 mod install;
 mod reader;
+mod real_model;
 mod schemathesis;
 mod simulate;
 mod soak;
@@ -19,18 +20,19 @@ Chores of this repository.
 Usage: cargo xtask <chore>
 
 Chores:
-  test           what CI runs: format, lints, docs, all tests, a short crash matrix, a short schemathesis;
-                 stops at the first that fails
+  test           what CI runs: format, lints, docs, all tests, a short crash matrix, a short schemathesis,
+                 a real model; stops at the first that fails
   test --quick   the same without building the docs
   crash          harms a real daemon at every instant of a turn and checks every promise
   simulate       the seeded trials of the tests in their full form
   schemathesis   holds a real daemon against its own description; see cargo xtask schemathesis --help
+  real-model     a real daemon with a real language model; see cargo xtask real-model --help
   bench          measures the daemon beside the bare machine; see cargo xtask bench --help
   soak           hundreds of sessions on a daemon that is killed all the time; see cargo xtask soak --help
 
 What a chore needs and does not find, it installs and says so: rustfmt and clippy by
 rustup, cargo-nextest by cargo, chromium, curl, git, jq, make, strace and python3-venv by
-apt-get on Debian and the like, schemathesis by pip into target/.
+apt-get on Debian and the like, schemathesis and the real model by pip into target/.
 ";
 
 fn main() -> ExitCode {
@@ -54,6 +56,11 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["schemathesis", ref options @ ..] => schemathesis::Request::parse(options).and_then(schemathesis::run),
+        ["real-model", "--help" | "-h"] => {
+            print!("{}", real_model::HELP);
+            Ok(())
+        }
+        ["real-model"] => real_model::run(),
         ["bench", ref flags @ ..] => bench::run(flags),
         [bench::BUILT_WORD, ref flags @ ..] => bench::measure(flags),
         ["test", "--quick"] => test::run(test::Extent::Quick),

@@ -95,7 +95,12 @@ impl Reader {
 
     /// The first item that fits, past ones included.
     pub fn wait(&self, what: &str, fits: impl Fn(&Item) -> bool) -> Result<Item> {
-        let deadline = Instant::now() + PATIENCE;
+        self.wait_for(PATIENCE, what, fits)
+    }
+
+    /// The same, for what may take its time.
+    pub fn wait_for(&self, patience: Duration, what: &str, fits: impl Fn(&Item) -> bool) -> Result<Item> {
+        let deadline = Instant::now() + patience;
         let mut seen = lock(&self.shared.seen);
         let mut looked_at = 0;
         loop {

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::{crash, daemon::root, install, schemathesis};
+use crate::{crash, daemon::root, install, real_model, schemathesis};
 
 /// How much is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +60,10 @@ pub fn run(extent: Extent) -> Result<()> {
     println!("\nxtask: schemathesis: cargo xtask schemathesis --examples 10 --seed 1");
     schemathesis::run(schemathesis::Request::SHORT)?;
     times.push(("schemathesis", start.elapsed()));
+    let start = Instant::now();
+    println!("\nxtask: real model: cargo xtask real-model");
+    real_model::run()?;
+    times.push(("real model", start.elapsed()));
     let times: Vec<String> = times.iter().map(|(what, time)| format!("{what} {} s", time.as_secs())).collect();
     println!("\nxtask: all green ({})", times.join(", "));
     Ok(())

@@ -64,9 +64,9 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// `None` where nothing can go: all that is there has to stay.
-    pub(crate) fn make(entries: &[Entry], room: &Room) -> Option<Plan> {
-        let weights: Vec<u64> =
-            entries.iter().map(|entry| room.gauge.read(tokens::of_message(&entry.message))).collect();
+    pub(crate) fn make(entries: &[Entry], model: &dyn Model, room: &Room) -> Option<Plan> {
+        let weigh = |entry: &Entry| room.gauge.read(model.count_message(&entry.message));
+        let weights: Vec<u64> = entries.iter().map(weigh).collect();
         let tokens_before = room.overhead + weights.iter().sum::<u64>();
         // Whatever a window is said to be: what is there now was too much, or more than somebody wanted.
         let tokens_max = room.window.map_or(tokens_before, |window| window.min(tokens_before));

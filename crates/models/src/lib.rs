@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use futures::{future::BoxFuture, stream::BoxStream};
 use tenure_core::{
-    context::ModelRequest,
+    context::{ChatMessage, ModelRequest},
     model::{Fault, MicroUsd, StopReason, Usage},
 };
 
@@ -64,6 +64,16 @@ pub trait Model: Send + Sync + 'static {
     /// Tokens that a request and its reply may have together, where that is known.
     fn window(&self) -> Option<u64> {
         None
+    }
+
+    /// Tokens of a request: by the vendor's own vocabulary where that is public and loaded, by its bytes elsewhere.
+    fn count(&self, request: &ModelRequest) -> u64 {
+        tokens::of_request(request)
+    }
+
+    /// The same of one message.
+    fn count_message(&self, message: &Arc<ChatMessage>) -> u64 {
+        tokens::of_message(message)
     }
 
     /// Kinds of message parts it can take besides text: `image`, `audio`, `file`.

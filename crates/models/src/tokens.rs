@@ -1,9 +1,19 @@
-//! How many tokens a request has. A guess by its bytes, which the vendor's own numbers correct as turns go by.
+//! How many tokens a request has. Where a vendor's vocabulary is public, it is counted; elsewhere it is a guess by its bytes. Both are corrected by the vendor's own numbers as turns go by.
+
+mod counter;
+mod vocabulary;
+
+use std::sync::LazyLock;
 
 use tenure_core::{
     context::{ChatMessage, ModelRequest},
     message::Part,
 };
+
+pub use counter::Counter;
+
+/// The one for all of OpenAI's models, so that there is never more than one vocabulary in memory. Nothing is loaded before it is asked.
+pub(crate) static OPENAI: LazyLock<Counter> = LazyLock::new(Counter::default);
 
 const BYTES_PER_TOKEN: u64 = 4;
 /// What an attachment takes, whatever it shows: vendors count pictures and pages by rules of their own.
@@ -35,22 +45,28 @@ pub(crate) fn text_bytes(request: &ModelRequest) -> usize {
 }
 
 fn message_bytes(message: &ChatMessage) -> usize {
-    match message {
-        ChatMessage::System { parts } | ChatMessage::User { parts } | ChatMessage::Tool { parts, .. } => {
-            parts.iter().map(part_bytes).sum()
-        }
-        ChatMessage::Assistant { text, thinking, calls } => {
-            let thinking: usize = thinking.iter().map(|block| block.text.len()).sum();
-            let calls: usize = calls.iter().map(|call| call.name.len() + call.input.to_string().len()).sum();
-            text.len() + thinking + calls
-        }
-    }
+    let mut bytes = 0;
+    texts(message, &mut |text| bytes += text.len());
+    bytes
 }
 
-fn part_bytes(part: &Part) -> usize {
-    match part {
-        Part::Text { text } => text.len(),
-        Part::Image { .. } | Part::Audio { .. } | Part::File { .. } => 0,
+/// All that a message says in text.
+fn texts(message: &ChatMessage, each: &mut dyn FnMut(&str)) {
+    match message {
+        ChatMessage::System { parts } | ChatMessage::User { parts } | ChatMessage::Tool { parts, .. } => {
+            parts.iter().for_each(|part| match part {
+                Part::Text { text } => each(text),
+                Part::Image { .. } | Part::Audio { .. } | Part::File { .. } => {}
+            });
+        }
+        ChatMessage::Assistant { text, thinking, calls } => {
+            each(text);
+            thinking.iter().for_each(|block| each(&block.text));
+            for call in calls {
+                each(&call.name);
+                each(&call.input.to_string());
+            }
+        }
     }
 }
 
@@ -63,30 +79,38 @@ fn attachments(message: &ChatMessage) -> u64 {
     }
 }
 
-/// Corrects guesses by what a vendor counted.
-#[derive(Debug, Clone, Copy)]
+/// Corrects guesses by what a vendor counted: the middle one of the last three corrections holds, so that a single odd number changes nothing.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Gauge {
-    /// Counted tokens for each guessed one.
-    ratio: f64,
+    /// Counted tokens for each guessed one, the newest first.
+    ratios: [Option<f64>; 3],
 }
 
-impl Default for Gauge {
-    fn default() -> Self {
-        Self { ratio: 1.0 }
-    }
-}
+/// What is believed of a vendor's numbers.
+const RATIO_MIN: f64 = 0.1;
+const RATIO_MAX: f64 = 10.0;
 
 impl Gauge {
     /// A guess, corrected.
     pub fn read(&self, guessed: u64) -> u64 {
-        (guessed as f64 * self.ratio).ceil() as u64
+        (guessed as f64 * self.ratio()).ceil() as u64
     }
 
     /// The vendor counted this many tokens where that many were guessed. A wild number is not believed.
     pub fn set(&mut self, guessed: u64, counted: u64) {
         let ratio = counted as f64 / guessed as f64;
-        if guessed > 0 && (0.1..=10.0).contains(&ratio) {
-            self.ratio = ratio;
+        if guessed > 0 && (RATIO_MIN..=RATIO_MAX).contains(&ratio) {
+            let [first, second, _] = self.ratios;
+            self.ratios = [Some(ratio), first, second];
+        }
+    }
+
+    fn ratio(&self) -> f64 {
+        match self.ratios {
+            [Some(a), Some(b), Some(c)] => a.max(b).min(a.min(b).max(c)),
+            [Some(a), Some(b), None] => (a + b) / 2.0,
+            [Some(a), ..] => a,
+            [None, ..] => 1.0,
         }
     }
 }

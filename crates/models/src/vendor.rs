@@ -17,13 +17,14 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use tenure_core::{
-    context::ModelRequest,
+    context::{ChatMessage, ModelRequest},
     model::{Fault, FaultKind, MicroUsd, Usage},
 };
 
 use crate::{
     Model, ModelEvent, Patience,
     entry::{Entry, ToolMode},
+    tokens,
 };
 
 pub use transport::{Endpoint, Transport};
@@ -128,6 +129,20 @@ impl Model for VendorModel {
 
     fn window(&self) -> Option<u64> {
         self.entry.window
+    }
+
+    fn count(&self, request: &ModelRequest) -> u64 {
+        match self.entry.is_openai {
+            true => tokens::OPENAI.of_request(request),
+            false => tokens::of_request(request),
+        }
+    }
+
+    fn count_message(&self, message: &Arc<ChatMessage>) -> u64 {
+        match self.entry.is_openai {
+            true => tokens::OPENAI.of_message(message),
+            false => tokens::of_message(message),
+        }
     }
 
     fn patience(&self) -> Patience {

@@ -8,10 +8,10 @@ use super::{
     times::{Times, shown},
 };
 
-const DELTAS: usize = 5000;
+pub const DELTAS: usize = 5000;
 const CHARS: usize = 5;
 /// The number to reach, in milliseconds.
-const LAST_MS: f64 = 60.0;
+pub const LAST_MS: f64 = 60.0;
 
 pub fn measure(stand: &Stand, report: &mut Report) -> Result<()> {
     let model = stand.speaker("deltas-model", &"word ".repeat(DELTAS), CHARS, 0)?;

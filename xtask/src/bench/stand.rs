@@ -179,13 +179,14 @@ impl Client {
         };
         let answer = self.connection.answer()?;
         ensure!(answer.is_success(), "the message was refused: {answer}");
-        Ok(TurnTimes { first_delta: first_delta.unwrap_or(done), last_delta, done, deltas })
+        Ok(TurnTimes { began: start, first_delta: first_delta.unwrap_or(done), last_delta, done, deltas })
     }
 }
 
 /// When a client was told of what, since it began to send its message.
 #[derive(Debug, Clone, Copy)]
 pub struct TurnTimes {
+    pub began: Instant,
     pub first_delta: Duration,
     pub last_delta: Duration,
     pub done: Duration,

@@ -1,6 +1,6 @@
 //! A turn of fifty tool calls, each with a process of its own.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::{
     raw::{self, Appender},
     report::{Bound, Report, Row},
-    stand::{Durability, Stand},
+    stand::{Durability, Served, Stand},
     times::{Times, shown},
 };
 
-const CALLS: usize = 50;
+pub const CALLS: usize = 50;
 /// The number to reach per call, in milliseconds, beside its syncs.
 const CALL_MS: f64 = 4.0;
 const SYNCS: f64 = 2.0;
@@ -34,13 +34,7 @@ pub fn measure(stand: &Stand, report: &mut Report) -> Result<()> {
     for _ in 0..stand.rounds(8, 3) {
         for (durability, model, times) in &mut each {
             let served = if *durability == Durability::Power { &power } else { &process };
-            let mut client = served.client()?;
-            let session = client.create(&stand.session_body(model))?;
-            let mut follow = client.follow(&session)?;
-            let took = client.turn(&mut follow, &session, "Work.")?.done;
-            let shown = client.ask("GET", &format!("/v1/sessions/{session}"), None)?;
-            ensure!(shown["spent"]["tool_calls"] == CALLS, "not all calls were made: {}", shown["spent"]);
-            times.add(took / u32::try_from(CALLS)?);
+            times.add(one_turn(stand, served, model)?);
         }
         for _ in 0..10 {
             spawns.add(raw::spawn(Path::new(PROGRAM), &[])?);
@@ -58,10 +52,9 @@ pub fn measure(stand: &Stand, report: &mut Report) -> Result<()> {
         beside: format!("the same through `bash -c`: {} ms", shown(shell)),
     });
     let [(_, _, in_power), (_, _, in_process), (_, _, with_shell)] = each;
-    let within = Bound::below_with(CALL_MS + SYNCS * sync, &format!("4 + 2 × {} raw sync", shown(sync)));
     let rows = [
-        ("tool_power", "durability power", in_power, Some(within)),
-        ("tool_process", "durability process", in_process, Some(Bound::below(CALL_MS))),
+        ("tool_power", "durability power", in_power, Some(power_bound(sync))),
+        ("tool_process", "durability process", in_process, Some(process_bound())),
         ("tool_shell", "durability process, a line that needs the shell", with_shell, None),
     ];
     for (key, what, times, bound) in rows {
@@ -76,6 +69,25 @@ pub fn measure(stand: &Stand, report: &mut Report) -> Result<()> {
     }
     power.stop()?;
     process.stop()
+}
+
+pub fn power_bound(sync_ms: f64) -> Bound {
+    Bound::below_with(CALL_MS + SYNCS * sync_ms, &format!("4 + 2 × {} raw sync", shown(sync_ms)))
+}
+
+pub fn process_bound() -> Bound {
+    Bound::below(CALL_MS)
+}
+
+/// What each call took in a turn of a new session.
+pub fn one_turn(stand: &Stand, served: &Served, model: &str) -> Result<Duration> {
+    let mut client = served.client()?;
+    let session = client.create(&stand.session_body(model))?;
+    let mut follow = client.follow(&session)?;
+    let took = client.turn(&mut follow, &session, "Work.")?.done;
+    let shown = client.ask("GET", &format!("/v1/sessions/{session}"), None)?;
+    ensure!(shown["spent"]["tool_calls"] == CALLS, "not all calls were made: {}", shown["spent"]);
+    Ok(took / u32::try_from(CALLS)?)
 }
 
 /// A model that asks for the same command again and again.

@@ -1,5 +1,7 @@
 //! What the daemon adds to a turn, early and late in a session, with and without syncs.
 
+use std::time::{Duration, Instant};
+
 use anyhow::Result;
 
 use super::{
@@ -41,10 +43,10 @@ impl Watched {
 }
 
 #[derive(Default)]
-struct Halves {
+pub struct Halves {
     first: Times,
     last: Times,
-    whole: Times,
+    pub whole: Times,
 }
 
 impl Halves {
@@ -54,32 +56,62 @@ impl Halves {
         self.whole.add(times.done);
     }
 
-    fn beside(&self) -> String {
+    pub fn beside(&self) -> String {
         let (first, last) = (shown(self.first.median()), shown(self.last.median()));
         format!("submit → first delta told {first} ms, last delta → end told {last} ms; {}", self.whole.spread())
     }
+}
+
+/// Turns with and without syncs, and between them what the machine needs for a sync and for something else.
+#[derive(Default)]
+pub struct Taken {
+    pub synced: Halves,
+    pub unsynced: Halves,
+    pub raw: Times,
+    pub bare: Times,
+}
+
+pub fn take(
+    stand: &Stand,
+    [power, process]: [&Served; 2],
+    model: &str,
+    mut bare: impl FnMut() -> Result<Duration>,
+) -> Result<Taken> {
+    let mut with_power = Watched::begin(stand, power, model)?;
+    let mut with_process = Watched::begin(stand, process, model)?;
+    let mut appender = Appender::new(&stand.path("turn-raw"))?;
+    let mut taken = Taken::default();
+    // The first turn of a session looks around in its workspace; the second does not find it changed.
+    with_power.turn()?;
+    with_process.turn()?;
+    for _ in 0..stand.rounds(100, 30) {
+        taken.synced.add(with_power.turn()?);
+        taken.raw.add(appender.append()?);
+        taken.unsynced.add(with_process.turn()?);
+        taken.bare.add(bare()?);
+    }
+    Ok(taken)
+}
+
+pub fn power_bound(sync_ms: f64) -> Bound {
+    Bound::below_with(OVERHEAD_MS + SYNCS * sync_ms, &format!("2 + 2 × {} raw sync", shown(sync_ms)))
+}
+
+pub fn process_bound() -> Bound {
+    Bound::below(OVERHEAD_MS)
 }
 
 pub fn measure(stand: &Stand, report: &mut Report) -> Result<()> {
     let model = stand.speaker("turn-model", REPLY, REPLY.len(), 0)?;
     let power = stand.start("turn-power", Durability::Power)?;
     let process = stand.start("turn-process", Durability::Process)?;
-    let mut with_power = Watched::begin(stand, &power, &model)?;
-    let mut with_process = Watched::begin(stand, &process, &model)?;
-    let mut appender = Appender::new(&stand.path("turn-raw"))?;
-    let (mut synced, mut unsynced) = (Halves::default(), Halves::default());
-    let (mut raw, mut bare) = (Times::default(), Times::default());
-    // The first turn of a session looks around in its workspace; the second does not find it changed.
-    with_power.turn()?;
-    with_process.turn()?;
-    for _ in 0..stand.rounds(100, 30) {
-        synced.add(with_power.turn()?);
-        raw.add(appender.append()?);
-        unsynced.add(with_process.turn()?);
-        let start = std::time::Instant::now();
-        with_process.client.ask("GET", "/healthz", None)?;
-        bare.add(start.elapsed());
-    }
+    let mut client = process.client()?;
+    let taken = take(stand, [&power, &process], &model, || {
+        let start = Instant::now();
+        client.ask("GET", "/healthz", None)?;
+        Ok(start.elapsed())
+    })?;
+    let Taken { synced, unsynced, raw, bare } = taken;
     let (sync, request) = (raw.median(), bare.median());
     report.add(Row {
         key: "raw_sync",
@@ -102,7 +134,7 @@ pub fn measure(stand: &Stand, report: &mut Report) -> Result<()> {
         what: "turn overhead, durability power".into(),
         value: synced.whole.median(),
         unit: "ms",
-        bound: Some(Bound::below_with(OVERHEAD_MS + SYNCS * sync, &format!("2 + 2 × {} raw sync", shown(sync)))),
+        bound: Some(power_bound(sync)),
         beside: synced.beside(),
     });
     report.add(Row {
@@ -110,7 +142,7 @@ pub fn measure(stand: &Stand, report: &mut Report) -> Result<()> {
         what: "turn overhead, durability process".into(),
         value: unsynced.whole.median(),
         unit: "ms",
-        bound: Some(Bound::below(OVERHEAD_MS)),
+        bound: Some(process_bound()),
         beside: format!("{}; raw request {} ms", unsynced.beside(), shown(request)),
     });
     power.stop()?;

@@ -19,7 +19,6 @@ use tenure_core::{
     session::{CallState, Effect},
     tool::{Intent, ToolResult},
 };
-use tenure_models::tokens;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -191,7 +190,7 @@ impl Warm {
         let shown_secrets = self.shown_secrets();
         let shower = Shower { news: self.news_sender(), turn, step, attempt };
         let parts = &self.shared.parts;
-        let guessed_tokens = if model.window().is_some() { tokens::of_request(&request) } else { 0 };
+        let guessed_tokens = if model.window().is_some() { model.count(&request) } else { 0 };
         let call = ModelCall {
             model,
             guessed_tokens,
@@ -268,9 +267,9 @@ impl Warm {
         let under_way = self.state.compaction.as_ref();
         let (trigger, overflows) =
             under_way.map_or((CompactTrigger::Asked, 0), |under_way| (under_way.trigger, under_way.overflows));
-        let overhead = self.gauge.read(tokens::of_request(&request));
+        let overhead = self.gauge.read(model.count(&request));
         let room = Room { overhead, window: model.window(), overflows, gauge: self.gauge };
-        let plan = Plan::make(transcript.entries(), &room).ok_or_else(nothing)?;
+        let plan = Plan::make(transcript.entries(), &*model, &room).ok_or_else(nothing)?;
         (request.system, request.messages, request.tools) = (Plan::system(), plan.messages(), Arc::from([]));
         let (secrets, shown_secrets) = (self.shared.parts.secrets.clone(), self.shown_secrets());
         Ok(Compacting { attempt, trigger, model, request, plan, gauge: self.gauge, secrets, shown_secrets })

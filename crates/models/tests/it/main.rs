@@ -12,6 +12,7 @@ mod fuzz;
 mod names;
 mod request;
 mod schema_mode;
+mod tokens;
 
 /// A test file that nobody names would never run.
 #[test]

@@ -315,35 +315,12 @@ fn of_repairs(moment: &mut Moment) -> Vec<Body> {
     ]
 }
 
-/// Came later, so it stands behind what was frozen before.
-fn of_compactions() -> Vec<Body> {
-    let started = CompactionStarted { trigger: CompactTrigger::Threshold, blocking: true, tokens: Some(9000) };
-    let compacted = ContextCompacted {
-        trigger: CompactTrigger::Overflow,
-        summary: "They spoke of ${secret:DOOR}.".into(),
-        secrets: vec!["DOOR".into()],
-        kept_from: 7,
-        context_from: 6,
-        tokens_before: 9000,
-        tokens_after: 700,
-        model: "scripted/demo".into(),
-        usage: usage(),
-        cost_micro_usd: None,
-    };
-    let not_compacted = CompactionFailed {
-        reason: Fault::new(FaultKind::Overloaded, "busy"),
-        usage: usage(),
-        cost_micro_usd: Some(3),
-        retry_at: None,
-    };
-    vec![started.into(), compacted.into(), not_compacted.into()]
-}
-
 fn golden_attachment() -> Attachment {
     let (r#ref, mime_type) = ("attachments/0a1b-a.png".into(), "image/png".into());
     Attachment { r#ref, mime_type, bytes: 1234, digest: "0a1b".into() }
 }
 
+/// Came later, so it stands behind what was frozen before.
 fn of_compactions() -> Vec<Body> {
     let started = CompactionStarted { trigger: CompactTrigger::Threshold, blocking: true, tokens: Some(9000) };
     let compacted = ContextCompacted {
