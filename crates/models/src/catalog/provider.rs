@@ -316,8 +316,8 @@ impl Provider {
 }
 
 fn is_secret_header(name: &str) -> bool {
-    ["authorization", "proxy-authorization", "cookie"].iter().any(|known| name.eq_ignore_ascii_case(known))
-        || is_secret_name(name)
+    let name = name.to_ascii_lowercase();
+    is_secret_name(&name) || name.contains("auth") || name.contains("cookie")
 }
 
 /// An empty variable is as good as none.
