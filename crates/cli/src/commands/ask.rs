@@ -35,8 +35,9 @@ Examples:
     tenure ask --session sess_01K9 \"and now the docs\"
     tenure ask --json \"hello\" | tail -1 | jq -r .text
 
-The answer goes to stdout, all else to stderr; with --schema the last text alone. With --json every event of the
-turn is one line on stdout, and the last line is
+The answer goes to stdout, all else to stderr; with --schema the last text
+alone is the answer. With --json every event of the turn is one line on stdout,
+and the last line is
 {\"type\":\"result\",\"session_id\",\"turn_id\",\"status\",\"text\",…}.
 Ctrl-C cancels the turn; a second one leaves it as it is.";
 

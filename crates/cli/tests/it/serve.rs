@@ -102,10 +102,10 @@ async fn signals_that_the_parent_blocked_end_it_all_the_same() {
 #[tokio::test]
 async fn flags_win_over_the_environment_and_that_over_the_file() {
     let folder = Folder::new();
-    folder.config("default_model = \"from/file\"\nlisten = \"127.0.0.1:1\"\ndurability = \"process\"\n");
+    folder.config("default_model = \"openai/file\"\nlisten = \"127.0.0.1:1\"\ndurability = \"process\"\n");
     let data = folder.data();
     let mut command = folder.command(&["serve", "--json", "--listen", "127.0.0.1:0"]);
-    command.env("TENURE_DEFAULT_MODEL", "from/environment").env("TENURE_LISTEN", "127.0.0.1:2");
+    command.env("TENURE_DEFAULT_MODEL", "openai/environment").env("TENURE_LISTEN", "127.0.0.1:2");
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let client = loop {
         match discover::find(&data).await {
@@ -119,7 +119,7 @@ async fn flags_win_over_the_environment_and_that_over_the_file() {
         ..Default::default()
     };
     let session = client.create(&create).await.unwrap().session_id;
-    assert_eq!(client.session(&session).await.unwrap().model, "from/environment");
+    assert_eq!(client.session(&session).await.unwrap().model, "openai/environment");
     signal(child.id(), Signal::TERM);
     assert!(wait_for_end(&mut child).await.success());
 }

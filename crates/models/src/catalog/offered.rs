@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -16,30 +16,38 @@ use crate::vendor::Transport;
 const PATIENCE: Duration = Duration::from_secs(2);
 const KEPT: Duration = Duration::from_secs(5);
 
+/// What a server has, or why that is not known.
+type Answer = Result<Vec<String>, Fault>;
+
 /// The last answers, by provider.
 #[derive(Debug, Default)]
 pub(super) struct Offered {
-    kept: Mutex<HashMap<String, (Instant, Result<Vec<String>, Fault>)>>,
+    kept: Mutex<HashMap<String, Kept>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    at: Instant,
+    answer: Answer,
 }
 
 impl Offered {
-    pub(super) async fn by(&self, provider: &Provider, transport: &Transport) -> Result<Vec<String>, Fault> {
-        if let Some((at, answer)) = self.lock().get(provider.name())
-            && at.elapsed() < KEPT
-        {
-            return answer.clone();
+    pub(super) async fn by(&self, provider: &Provider, transport: &Transport) -> Answer {
+        if let Some(kept) = self.lock().get(provider.name()).filter(|kept| kept.at.elapsed() < KEPT) {
+            return kept.answer.clone();
         }
         let answer = asked(provider, transport).await;
-        self.lock().insert(provider.name().to_owned(), (Instant::now(), answer.clone()));
+        let kept = Kept { at: Instant::now(), answer: answer.clone() };
+        self.lock().insert(provider.name().to_owned(), kept);
         answer
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Instant, Result<Vec<String>, Fault>)>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn asked(provider: &Provider, transport: &Transport) -> Result<Vec<String>, Fault> {
+async fn asked(provider: &Provider, transport: &Transport) -> Answer {
     let endpoint = provider.endpoint();
     let answer = tokio::time::timeout(PATIENCE, transport.get_json(&endpoint, provider.wire(), "models")).await;
     let silent = || {

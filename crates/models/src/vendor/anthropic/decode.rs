@@ -75,6 +75,7 @@ struct End {
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[expect(clippy::enum_variant_names, reason = "they are the vendor's words")]
 enum Delta {
     TextDelta {
         text: String,
