@@ -5,6 +5,7 @@ mod bad_scripts;
 mod bodies;
 mod choice;
 mod contract;
+mod decoders;
 mod demo;
 mod faults;
 mod fuzz;
