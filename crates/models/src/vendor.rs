@@ -14,6 +14,7 @@ mod transport;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use tenure_core::{
@@ -81,7 +82,12 @@ impl VendorModel {
         }
     }
 
-    fn read(&self, chunks: stream::Chunks, with_tools: bool) -> BoxStream<'static, Result<ModelEvent, Fault>> {
+    /// The fragments of a reply, from its bytes as they come.
+    pub fn read(
+        &self,
+        chunks: BoxStream<'static, Result<Bytes, Fault>>,
+        with_tools: bool,
+    ) -> BoxStream<'static, Result<ModelEvent, Fault>> {
         match self.wire {
             Wire::Anthropic => stream::fragments(chunks, anthropic::Decoder::default()),
             Wire::Chat if with_tools && self.entry.tool_mode == ToolMode::Schema => {

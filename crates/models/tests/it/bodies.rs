@@ -246,3 +246,27 @@ async fn a_schema_for_the_reply_is_sent_in_the_vendors_own_way() {
         assert_eq!(body.pointer(place), Some(&schema), "{format:?}: {body}");
     }
 }
+
+#[tokio::test]
+async fn thoughts_that_came_to_nothing_are_not_sent_back() {
+    for (format, list, origin) in
+        [(Format::Anthropic, "messages", "anthropic"), (Format::Responses, "input", "responses")]
+    {
+        let lone = || asks("", vec![thought("hm", "{\"type\":\"reasoning\"}", origin)], vec![]);
+        let body = sent(format, entry(), vec![user("a"), lone(), user("b")]).await;
+        let text = body[list].to_string();
+        assert!(!text.contains("reasoning") && !text.contains("thinking"), "{format:?}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_model_wrote_for_an_object_goes_back_as_one() {
+    for (format, pointer) in
+        [(Format::Anthropic, "/messages/1/content/0/input"), (Format::Gemini, "/contents/1/parts/0/functionCall/args")]
+    {
+        let asked = call(1, Some("c1"), json!([1, 2]));
+        let messages = vec![user("a"), asks("", vec![], vec![asked.clone()]), result(&asked, false, "no")];
+        let body = sent(format, entry(), messages).await;
+        assert_eq!(body.pointer(pointer), Some(&json!({ "malformed": [1, 2] })), "{format:?}: {body}");
+    }
+}

@@ -6,6 +6,7 @@ mod bodies;
 mod catalog;
 mod choice;
 mod contract;
+mod decoders;
 mod demo;
 mod faults;
 mod fuzz;
