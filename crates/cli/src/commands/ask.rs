@@ -12,9 +12,9 @@ use crate::{
     count::within,
     daemon::{self, Way},
     exit::{Exit, Problem},
-    follow::{Answers, Follow, Followed, Frame, Seat},
+    follow::{Follow, Followed, Frame, Seat},
     lookup,
-    permit::Permit,
+    permit::{self, Answers, Permit, Seated},
     talk::{self, NewTalk, Sent, TEXT_BYTES_MAX},
     terminal::{self, Lines, Output},
 };
@@ -29,7 +29,8 @@ Examples:
 
 The answer goes to stdout, all else to stderr. With --json every event of the
 turn is one line on stdout, and the last line is
-{\"type\":\"result\",\"session_id\",\"turn_id\",\"status\",\"text\",…}.
+{\"type\":\"result\",\"session_id\",\"turn_id\",\"status\",\"text\",…}, with
+\"error\":{\"code\",\"message\"} where the turn failed.
 Ctrl-C cancels the turn; a second one leaves it as it is.";
 
 /// Send a message to an agent and follow its turn to the end
@@ -47,7 +48,8 @@ pub struct Arguments {
     /// Go on with this session instead of making a new one
     #[arg(long)]
     session: Option<String>,
-    /// What the agent may do unasked; without it you are asked on a terminal, and elsewhere `writes` holds
+    /// What the agent may do, said up front. Without it, it may write inside the workspace; about commands and network
+    /// you are asked on a terminal, and elsewhere they are denied
     #[arg(long, value_enum)]
     approve: Option<Permit>,
     /// Cancel the turn after this many seconds
@@ -57,28 +59,30 @@ pub struct Arguments {
 
 pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
     let text = text_of(&arguments.text)?;
-    let person = context.output == Output::Text && arguments.approve.is_none() && terminal::is_interactive();
-    let answers = if person { Answers::Person } else { Answers::Rule(arguments.approve.unwrap_or_default()) };
+    let is_seated = context.output == Output::Text && terminal::is_interactive();
+    let answers = Answers::of(arguments.approve, if is_seated { Seated::Person } else { Seated::Nobody })?;
     let client = daemon::connect(context).await?;
     let way = Way::waiting(daemon::finder(context));
     let (session, seq) = match &arguments.session {
         Some(given) => known_session(&client, given).await?,
         None => {
-            let new = NewTalk { workspace: &arguments.workspace, model: arguments.model.clone(), answers };
+            let workspace = talk::workspace(&arguments.workspace, context.files())?;
+            let approval = permit::policy(arguments.approve, answers);
+            let new = NewTalk { workspace: &workspace, model: arguments.model.clone(), approval };
             (talk::begin(&client, &way, &new, &text).await?, 0)
         }
     };
     let mut stream = client.events(&session, Until::Forever).after(seq.to_string()).finding(way.find.clone());
     let mut interrupts = signal(SignalKind::interrupt())?;
     let sent = talk::send(&client, &way, &session, text, &mut interrupts).await?;
-    let Sent::Taken { turn, interrupted } = sent else { return Ok(Exit::Interrupted) };
+    let Sent::Taken { turn, interrupted, message } = sent else { return Ok(Exit::Interrupted) };
     let deadline = arguments.timeout.map(Duration::from_secs);
-    let mut lines = if person { Some(Lines::of_terminal()?) } else { None };
-    let (output, files, frame) = (context.output, context.files(), Frame::Once);
-    let seat = Seat { output, client, way, files, session, answers, frame, lines: lines.as_mut() };
+    let mut lines = if let Answers::Person = answers { Some(Lines::of_terminal()?) } else { None };
+    let (frame, lines, own) = (Frame::Once, lines.as_mut(), &mut vec![message]);
+    let seat = Seat { context, client, way, session, answers, frame, lines, own };
     Ok(match Follow::new(seat, turn).until_rest(&mut stream, deadline, &mut interrupts, interrupted).await? {
         Followed::Rested(exit) => exit,
-        Followed::Left => Exit::Interrupted,
+        Followed::Left(exit) => exit,
     })
 }
 
