@@ -171,14 +171,14 @@ impl<'a> Follow<'a> {
         first: Option<CanceledBy>,
     ) -> anyhow::Result<Followed> {
         self.set_echo();
-        let followed = self.to_rest(stream, timeout, interrupts, first).await;
+        let followed = self.walk_to_rest(stream, timeout, interrupts, first).await;
         if let Some(lines) = &self.seat.lines {
             lines.echo(Echo::On);
         }
         followed
     }
 
-    async fn to_rest(
+    async fn walk_to_rest(
         &mut self,
         stream: &mut EventStream,
         timeout: Option<Duration>,

@@ -108,6 +108,8 @@ pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 /// Lines a person types at a terminal. Nothing reads it but this, so that somebody else can between two calls.
 pub struct Lines {
     terminal: AsyncFd<io::Stdin>,
+    /// `ECHO`, if the terminal had it when it was handed over.
+    echoed: LocalModes,
     /// Read, but not given out.
     typed: Vec<u8>,
     /// Whole lines for when the turn is over.
@@ -130,6 +132,7 @@ pub enum Heard {
 /// Whether the terminal shows what is typed as it is typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Echo {
+    /// As it was when the terminal was handed over.
     On,
     /// It would land in the midst of what is being shown.
     Off,
@@ -150,14 +153,19 @@ impl Lines {
         // SAFETY: standard input is open as long as the process lives, and nothing here puts another file in its place.
         let terminal = unsafe { AsyncFd::register_with_interest(io::stdin(), Interest::READABLE) };
         let terminal = terminal.map_err(|error| error.into_parts().1)?;
-        restore_at_end(tcgetattr(terminal.get_ref())?)?;
+        let modes = tcgetattr(terminal.get_ref())?;
+        let echoed = modes.local_modes.intersection(LocalModes::ECHO);
+        restore_at_end(modes)?;
         let (typed, kept) = (vec![], VecDeque::new());
-        Ok(Self { terminal, typed, kept, hearing: Hearing::Here, is_over: false, is_late: false })
+        Ok(Self { terminal, echoed, typed, kept, hearing: Hearing::Here, is_over: false, is_late: false })
     }
 
     pub fn echo(&self, echo: Echo) {
         let Ok(mut modes) = tcgetattr(self.terminal.get_ref()) else { return };
-        modes.local_modes.set(LocalModes::ECHO, echo == Echo::On);
+        modes.local_modes.remove(LocalModes::ECHO);
+        if echo == Echo::On {
+            modes.local_modes.insert(self.echoed);
+        }
         let _ = tcsetattr(self.terminal.get_ref(), OptionalActions::Now, &modes);
     }
 

@@ -39,7 +39,7 @@ Ctrl-C cancels the turn; a second one leaves it as it is.";
 pub struct Arguments {
     /// What to say; `-` reads it from stdin
     text: String,
-    /// The folder the agent works in, for a new session
+    /// The folder the agent works in, for a new session; with --url its whole path on the daemon's machine
     #[arg(long, default_value = ".", value_name = "DIR", conflicts_with = "session")]
     workspace: PathBuf,
     /// The model, for a new session

@@ -63,7 +63,7 @@ terminal.";
 pub struct Arguments {
     /// What to say first
     text: Option<String>,
-    /// The folder the agent works in, for a new session
+    /// The folder the agent works in, for a new session; with --url its whole path on the daemon's machine
     #[arg(long, default_value = ".", value_name = "DIR", conflicts_with = "session")]
     workspace: PathBuf,
     /// The model, for a new session
