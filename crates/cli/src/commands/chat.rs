@@ -5,6 +5,7 @@ pub mod asides;
 mod prompt;
 
 use std::{
+    collections::VecDeque,
     io,
     path::{Path, PathBuf},
 };
@@ -111,8 +112,10 @@ struct Chat<'a> {
 /// Somebody else's turn that is open while the prompt is shown.
 #[derive(Default)]
 struct Others {
-    /// The calls that were asked about above the prompt.
-    asked: Vec<String>,
+    /// The call that is asked about above the prompt: a yes is for what was seen, so there is one at a time.
+    asked: Option<String>,
+    /// Requests behind it.
+    behind: VecDeque<Event>,
 }
 
 /// What to do after a line.
@@ -241,34 +244,37 @@ impl Chat<'_> {
     async fn take_typed(&mut self, line: &str) -> anyhow::Result<Next> {
         let others = self.others.take();
         match (others, &self.open) {
-            (Some(others), Some(_)) if slash::parse(line.trim()).is_none() => self.join(&others, line.trim()).await,
+            (Some(others), Some(_)) if slash::parse(line.trim()).is_none() => {
+                let done = self.join(&others, line.trim()).await;
+                self.next_after(done)
+            }
             _ => self.take_line(line).await,
         }
     }
 
-    async fn join(&mut self, others: &Others, line: &str) -> anyhow::Result<Next> {
-        let Some(open) = &mut self.open else { return Ok(Next::GoOn) };
+    /// Follows somebody else's turn from this line on; an exit when the person leaves.
+    async fn join(&mut self, others: &Others, line: &str) -> anyhow::Result<Option<Exit>> {
+        let Some(open) = &mut self.open else { return Ok(None) };
         let look = || self.client.session(&open.session);
         let view = standby::while_starting(self.context, daemon::insist(&self.client, &self.way, look)).await?;
+        let is_asked = |approval: &Approval| others.asked.as_ref() == Some(&approval.tool_call_id);
+        let (asked, new): (Vec<_>, Vec<_>) = view.approvals.into_iter().partition(is_asked);
+        if let (Some(lines), true) = (&mut self.lines, others.asked.is_some() && asked.is_empty()) {
+            lines.expect_late();
+            if question::is_late(lines, line) {
+                return Ok(None);
+            }
+        }
         let is_resting = |turn: &OpenTurn| matches!(turn.status.as_str(), "interrupted" | "waiting_budget");
         let Some(turn) = view.turn.filter(|turn| !is_resting(turn)) else {
-            // It has just come to its end, and with it what was asked.
-            if let (Some(lines), false) = (&mut self.lines, others.asked.is_empty()) {
-                lines.expect_late();
-                if question::is_late(lines, line) {
-                    return Ok(Next::GoOn);
-                }
-            }
-            return self.take_line(line).await;
+            return if line.is_empty() { Ok(None) } else { self.send(line.to_owned()).await };
         };
-        let is_asked = |approval: &Approval| others.asked.contains(&approval.tool_call_id);
-        let (asked, new): (Vec<_>, Vec<_>) = view.approvals.into_iter().partition(is_asked);
         let seat = seat(self.context, &self.client, &self.way, self.answers, open, &mut self.lines, &mut self.own);
         let mut follow = Follow::new(seat, turn.id);
         follow.joined(asked, line).await?;
         follow.waited(&new).await?;
         let followed = follow.until_rest(&mut open.stream, None, &mut self.interrupts, None).await?;
-        Ok(self.took(followed).map_or(Next::GoOn, Next::Leave))
+        Ok(self.took(followed))
     }
 
     /// Each line is a message; the last turn's end is the end of all.
@@ -327,56 +333,58 @@ impl Chat<'_> {
             let asks = event.wire_type == "approval_requested" && matches!(self.answers, Answers::Person);
             let pieces = if asks { printer.finish() } else { [printer.event(&event), printer.finish()].concat() };
             shown.extend(pieces.into_iter().map(|piece| piece.text));
-            if asks {
-                shown.push_str(&self.asking(&event).await);
-            }
             self.keep_track(&event);
+            shown.push_str(&self.ask_next().await);
             prompt.print_above(shown);
         }
     }
 
-    /// The question of somebody else's turn, as it is put above the prompt.
-    async fn asking(&self, event: &Event) -> String {
-        let look = terminal::stderr_look();
+    /// The next question of somebody else's turn, as it is put above the prompt; nothing while one is there.
+    async fn ask_next(&mut self) -> String {
+        let Some(others) = self.others.as_mut().filter(|others| others.asked.is_none()) else { return String::new() };
+        let Some(event) = others.behind.pop_front() else { return String::new() };
+        others.asked = Some(call_of(&event).to_owned());
         let mut written = None;
         if let (Files::Here, Some(path)) = (self.context.files(), before::written_by(&event.data))
             && let Ok(view) = self.client.session(&event.session_id).await
         {
             written = Some(Path::new(&view.workspace_path).join(path));
         }
-        format!("{}{}\n", question::asking(&event.data, written.as_deref(), &look), question::CHOICE)
+        let asking = question::asking(&event.data, written.as_deref(), &terminal::stderr_look());
+        format!("{asking}{}\n", question::CHOICE)
     }
 
     /// What of somebody else is open after this event.
     fn keep_track(&mut self, event: &Event) {
-        let call = event.data["tool_call_id"].as_str().unwrap_or_default();
-        match (event.wire_type.as_str(), &mut self.others) {
-            ("turn_started" | "turn_resumed" | "budget_raised", _) => self.others = Some(Others::default()),
-            (
-                "turn_completed" | "turn_failed" | "turn_canceled" | "turn_expired" | "turn_interrupted"
-                | "budget_reached",
-                others,
-            ) => {
-                let asked = others.take().is_some_and(|others| !others.asked.is_empty());
-                if let (true, Some(lines)) = (asked, &mut self.lines) {
-                    lines.expect_late();
-                }
-            }
+        match event.wire_type.as_str() {
+            "turn_started" | "turn_resumed" | "budget_raised" => self.others = Some(Others::default()),
             // It may have started a turn: what is typed next is taken after a look.
-            ("message_added", others) => {
-                others.get_or_insert_default();
+            "message_added" => {
+                self.others.get_or_insert_default();
             }
-            ("approval_requested", others) => {
-                others.get_or_insert_default().asked.push(call.to_owned());
+            "approval_requested" if matches!(self.answers, Answers::Person) => {
+                self.others.get_or_insert_default().behind.push_back(event.clone());
             }
-            ("approval_granted" | "approval_denied" | "approval_expired", Some(others)) => {
-                let open = others.asked.len();
-                others.asked.retain(|asked| asked != call);
-                if let (true, Some(lines)) = (others.asked.len() < open, &mut self.lines) {
-                    lines.expect_late();
-                }
+            "approval_granted" | "approval_denied" | "approval_expired" => self.forget_asked(Some(call_of(event))),
+            "cancel_requested" => self.forget_asked(None),
+            "turn_completed" | "turn_failed" | "turn_canceled" | "turn_expired" | "turn_interrupted"
+            | "budget_reached" => {
+                self.forget_asked(None);
+                self.others = None;
             }
             _ => {}
+        }
+    }
+
+    /// This call needs no answer any more, or none does; what is typed for one that was asked about is no message.
+    fn forget_asked(&mut self, call: Option<&str>) {
+        let Some(others) = &mut self.others else { return };
+        let is_meant = |of: &str| call.is_none_or(|call| call == of);
+        others.behind.retain(|event| !is_meant(call_of(event)));
+        if others.asked.take_if(|asked| is_meant(asked)).is_some()
+            && let Some(lines) = &mut self.lines
+        {
+            lines.expect_late();
         }
     }
 
@@ -409,6 +417,10 @@ impl Chat<'_> {
 
     async fn say(&mut self, text: &str) -> anyhow::Result<Next> {
         let done = self.send(text.to_owned()).await;
+        self.next_after(done)
+    }
+
+    fn next_after(&mut self, done: anyhow::Result<Option<Exit>>) -> anyhow::Result<Next> {
         match done {
             Ok(Some(exit)) => Ok(Next::Leave(exit)),
             Ok(None) => Ok(Next::GoOn),
@@ -578,6 +590,10 @@ fn seat<'l>(
         lines: lines.as_mut(),
         own,
     }
+}
+
+fn call_of(event: &Event) -> &str {
+    event.data["tool_call_id"].as_str().unwrap_or_default()
 }
 
 /// For a message that no daemon has taken.

@@ -344,9 +344,9 @@ async fn somebody_elses_turn_is_followed_answered_and_steered_from_the_prompt() 
     let folder = Folder::new();
     let daemon = Daemon::start(folder.data()).await;
     let gate = folder.path().join("gate");
-    let call = json!({"call": {"name": "shell", "input": {"command": "touch ran"}}});
+    let call = |name: &str| json!({"call": {"name": "shell", "input": {"command": format!("touch {name}")}}});
     let gated = json!({"do": [{"text": "Working."}, {"wait_for": gate}]});
-    let steps = json!([{"do": [call]}, text("All done."), gated, text("Really done.")]);
+    let steps = json!([{"do": [call("one"), call("two")]}, text("All done."), gated, text("Really done.")]);
     let model = folder.script(&json!({"name": "s", "steps": steps}));
     let session = daemon.session(&folder.workspace(), &model).await;
     let (mut first, mut idle) = chat(&folder, &["--session", &session]);
@@ -355,15 +355,17 @@ async fn somebody_elses_turn_is_followed_answered_and_steered_from_the_prompt() 
     second.until("[?] help > ");
     first.until("owner, elsewhere: go");
     first.until("Allow shell?");
-    first.until("touch ran");
+    first.until("touch one");
     first.until("[y] yes");
     first.types("y\r");
     second.until("It was approved elsewhere, by owner.");
+    first.until("touch two\r\n[y] yes");
+    first.types("n\n");
     for screen in [&mut first, &mut second] {
         screen.until("All done.");
         screen.until(PROMPT);
     }
-    assert!(folder.workspace().join("ran").exists());
+    assert!(folder.workspace().join("one").exists() && !folder.workspace().join("two").exists());
 
     second.types("more\r");
     second.until("Working.");
