@@ -9,31 +9,26 @@ use std::{
 use serde_json::{Value, json};
 use tenure_client::{
     Client, EventStream, Item,
-    print::{Before, Channel, Detail, Piece, Printer, Tone, money, question, tamed},
+    print::{Channel, Detail, Look, Piece, Printer, Tone, money, tamed},
 };
 use tenure_wire::{Actor, Approval, Approve, Cancel, Delivery, Event, Part, Scope, SendMessage, Verdict};
 use tokio::{signal::unix::Signal, sync::watch, time::Instant};
 
 use crate::{
     before,
+    commands::{Context, chat::asides},
     daemon::{Way, insist, tell_missed},
     data,
-    exit::Exit,
-    permit::Permit,
+    exit::{self, Exit},
+    permit::Answers,
+    question::{self, Answer},
     slash::{self, Slash},
-    terminal::{self, Lines, Output},
+    standby,
+    terminal::{self, Echo, Heard, Lines, Output},
 };
 
-const CHOICE: &str = "[y] yes  [n] no  [s] yes, for this session > ";
 /// More than this is not held back behind an open question.
 const HELD_MAX: usize = 4096;
-
-/// Who answers approvals.
-#[derive(Debug, Clone, Copy)]
-pub enum Answers {
-    Person,
-    Rule(Permit),
-}
 
 /// What the turn is part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +46,8 @@ pub enum Frame {
 pub enum Followed {
     /// The turn rests; this is what it would exit with.
     Rested(Exit),
-    /// The person did not want to wait for that.
-    Left,
+    /// Nobody waits for that any more, and the program ends like this.
+    Left(Exit),
 }
 
 /// Where the files are that the agent works on.
@@ -65,15 +60,16 @@ pub enum Files {
 
 /// Where a turn is to be followed, and for whom.
 pub struct Seat<'a> {
-    pub output: Output,
+    pub context: &'a Context,
     pub client: Client,
     pub way: Way,
-    pub files: Files,
     pub session: String,
     pub answers: Answers,
     pub frame: Frame,
     /// Where a person types.
     pub lines: Option<&'a mut Lines>,
+    /// The messages that were said here, by their ids.
+    pub own: &'a mut Vec<String>,
 }
 
 pub struct Follow<'a> {
@@ -88,8 +84,25 @@ pub struct Follow<'a> {
     text: String,
     events: u64,
     canceled_by: Option<CanceledBy>,
+    /// The daemon is away, and could not be started at once.
+    is_missed: bool,
+    /// Nobody follows it any longer.
+    leaves: Option<Leaves>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaves {
     /// The person has had enough of it.
-    leaves: bool,
+    Typed,
+    /// The daemon was stopped, and it is not for us to start it again.
+    Stopped,
+}
+
+/// What became of the daemon.
+enum Daemon {
+    Away,
+    Back,
+    Stopped,
 }
 
 struct Waiting {
@@ -128,7 +141,8 @@ impl<'a> Follow<'a> {
             text: String::new(),
             events: 0,
             canceled_by: None,
-            leaves: false,
+            is_missed: false,
+            leaves: None,
         }
     }
 
@@ -140,10 +154,34 @@ impl<'a> Follow<'a> {
         Ok(())
     }
 
+    /// Takes over at a prompt: these calls were asked about there already, and this was typed.
+    pub async fn joined(&mut self, asked: Vec<Approval>, line: &str) -> anyhow::Result<()> {
+        for approval in asked {
+            let data = serde_json::to_value(&approval)?;
+            self.waiting.push_back(Waiting { call: approval.tool_call_id, data, written: None });
+        }
+        self.heed(line).await
+    }
+
     /// Follows the turn to where it rests. `interrupts` listens since before the message was sent, so that a Ctrl-C at
     /// any time is heard; `first` is what happened until now.
     pub async fn until_rest(
         mut self,
+        stream: &mut EventStream,
+        timeout: Option<Duration>,
+        interrupts: &mut Signal,
+        first: Option<CanceledBy>,
+    ) -> anyhow::Result<Followed> {
+        self.set_echo();
+        let followed = self.walk_to_rest(stream, timeout, interrupts, first).await;
+        if let Some(lines) = &self.seat.lines {
+            lines.echo(Echo::On);
+        }
+        followed
+    }
+
+    async fn walk_to_rest(
+        &mut self,
         stream: &mut EventStream,
         timeout: Option<Duration>,
         interrupts: &mut Signal,
@@ -153,8 +191,8 @@ impl<'a> Follow<'a> {
         let deadline = timeout.map(|after| Instant::now() + after);
         let mut time_is_over = std::pin::pin!(sleep_until(deadline));
         loop {
-            if self.leaves {
-                return Ok(left());
+            if let Some(leaves) = self.leaves {
+                return self.leave(leaves);
             }
             let by = match first.take() {
                 Some(by) => by,
@@ -169,7 +207,7 @@ impl<'a> Follow<'a> {
             };
             if self.canceled_by.is_some() {
                 terminal::note("Left; the turn is being canceled.\n");
-                return Ok(Followed::Left);
+                return Ok(Followed::Left(Exit::Interrupted));
             }
             // The daemon may be gone: whoever wants to leave need not wait until it is back.
             tokio::select! {
@@ -191,24 +229,72 @@ impl<'a> Follow<'a> {
                 Some(item) => self.take(&item?).await,
                 None => Ok(None),
             },
-            line = typed(&mut self.seat.lines), if self.listens() => self.typed(line.trim()).await.map(|()| None),
-            is_missed = tell_missed(missed, &self.seat.way) => {
-                if !is_missed {
-                    self.ask_first();
+            heard = typed(&mut self.seat.lines), if self.listens() => {
+                match heard {
+                    Heard::Line(line) => self.typed(line.trim()).await?,
+                    Heard::End => self.leaves = Some(Leaves::Typed),
                 }
                 Ok(None)
             }
+            daemon = told_missed(missed, &self.seat.way, self.seat.context, self.seat.frame) => {
+                self.is_missed = matches!(daemon, Daemon::Away);
+                match daemon {
+                    Daemon::Away => {}
+                    Daemon::Back => self.ask_first(),
+                    Daemon::Stopped => self.leaves = Some(Leaves::Stopped),
+                }
+                Ok(None)
+            }
+            never = standby::keep_starting(self.seat.context), if self.is_missed && self.seat.frame == Frame::Chat => {
+                match never {}
+            }
+        }
+    }
+
+    fn leave(&mut self, leaves: Leaves) -> anyhow::Result<Followed> {
+        if !self.waiting.is_empty() {
+            // The question's line is still open.
+            terminal::note("\n");
+            self.waiting.clear();
+        }
+        let pieces = self.printer.finish();
+        self.show(pieces)?;
+        Ok(match leaves {
+            Leaves::Typed => {
+                terminal::note(LEFT);
+                Followed::Left(Exit::Ok)
+            }
+            Leaves::Stopped => {
+                terminal::note(
+                    "The daemon was stopped; the session stays, and its turn goes on when one runs again.\n",
+                );
+                Followed::Left(Exit::NoDaemon)
+            }
+        })
+    }
+
+    /// While the agent speaks, what is typed is shown once it is a whole line; answers to a question are seen at once.
+    fn set_echo(&self) {
+        if let (Frame::Chat, Some(lines)) = (self.seat.frame, &self.seat.lines) {
+            lines.echo(if self.waiting.is_empty() { Echo::Off } else { Echo::On });
         }
     }
 
     async fn take(&mut self, item: &Item) -> anyhow::Result<Option<Rest>> {
         let event: Event = serde_json::from_str(&item.json)?;
+        if let Some(said) = said_elsewhere(&event, self.seat.own, &terminal::stderr_look())
+            && (self.seat.frame, self.output()) == (Frame::Chat, Output::Text)
+        {
+            let mut pieces = self.printer.finish();
+            pieces.push(Piece { channel: Channel::Note, text: said });
+            self.show(pieces)?;
+        }
         let is_ours = event.turn_id.as_deref() == Some(&self.turn);
         if !is_ours && item.kind != "stream_reset" {
             return Ok(None);
         }
         self.events += u64::from(event.pos.is_none());
-        match self.seat.output {
+        match self.output() {
             Output::Json => terminal::print_line(&item.json)?,
             // The question itself tells it better.
             Output::Text if self.seat.lines.is_some() && item.kind == "approval_requested" => {
@@ -270,7 +356,7 @@ impl<'a> Follow<'a> {
     /// After a restart a turn goes on by itself, unless a person should look first.
     async fn rest_if_interrupted(&mut self) -> anyhow::Result<Option<Rest>> {
         let rest = self.rest_if("interrupted").await?;
-        if rest.is_some() && self.seat.output == Output::Text {
+        if rest.is_some() && self.output() == Output::Text {
             let session = &self.seat.session;
             terminal::note(&format!("It waits for you: look, then `tenure session resume {session}`.\n"));
         }
@@ -334,7 +420,7 @@ impl<'a> Follow<'a> {
     }
 
     async fn written_by(&self, data: &Value) -> Option<PathBuf> {
-        let path = before::written_by(data).filter(|_| self.seat.files == Files::Here)?;
+        let path = before::written_by(data).filter(|_| self.seat.context.files() == Files::Here)?;
         let look = || self.seat.client.session(&self.seat.session);
         let view = insist(&self.seat.client, &self.seat.way, look).await.ok()?;
         Some(Path::new(&view.workspace_path).join(path))
@@ -342,16 +428,14 @@ impl<'a> Follow<'a> {
 
     /// Puts the question for the first call that waits.
     fn ask_first(&mut self) {
+        self.set_echo();
         if self.waiting.is_empty() {
             return;
         }
         self.leave_out_typed("typed before the question");
         let Some(first) = self.waiting.front() else { return };
-        let look = terminal::stderr_look();
-        let name = format!("Allow {}?", first.data["name"].as_str().unwrap_or_default());
-        let before = first.written.as_deref().map_or(Before::Unseen, before::read);
-        let about = question(&first.data, &before, &look);
-        terminal::note(&format!("{}\n{about}{CHOICE}", look.paint(Tone::Ask, &name)));
+        terminal::note(&question::asking(&first.data, first.written.as_deref(), &terminal::stderr_look()));
+        question::tell_choice();
     }
 
     /// Nothing that was typed for something else answers what comes now, and nothing is dropped in silence.
@@ -367,31 +451,40 @@ impl<'a> Follow<'a> {
         !self.waiting.is_empty() || self.seat.frame == Frame::Chat
     }
 
+    /// A line that was typed. Where the terminal did not show it, it is shown now.
     async fn typed(&mut self, line: &str) -> anyhow::Result<()> {
+        if self.seat.frame == Frame::Chat && self.waiting.is_empty() && !line.is_empty() {
+            let pieces = self.printer.finish();
+            self.show(pieces)?;
+            terminal::note(&format!("> {}\n", tamed(line)));
+        }
+        self.heed(line).await
+    }
+
+    async fn heed(&mut self, line: &str) -> anyhow::Result<()> {
         if self.seat.frame == Frame::Chat
             && let Some(slash) = slash::parse(line)
         {
             return self.obey(slash).await;
         }
         if self.waiting.is_empty() {
-            return match self.seat.lines.as_mut().is_some_and(|lines| is_late(lines, line)) {
+            return match self.seat.lines.as_mut().is_some_and(|lines| question::is_late(lines, line)) {
                 true => Ok(()),
                 false => self.steer(line).await,
             };
         }
-        match answer_of(line) {
-            Some((verdict, scope)) => self.decide(verdict, scope).await,
-            None => {
-                terminal::note("Please type y, n or s > ");
-                Ok(())
-            }
+        match Answer::of(line) {
+            Answer::Decided(verdict, scope) => return self.decide(verdict, scope, None).await,
+            Answer::Help => question::tell_help(),
+            Answer::Unclear => terminal::note("Please type y, n or s > "),
         }
+        Ok(())
     }
 
     /// Answers the call that is asked about, and goes on to the next.
-    async fn decide(&mut self, verdict: Verdict, scope: Scope) -> anyhow::Result<()> {
+    async fn decide(&mut self, verdict: Verdict, scope: Scope, why: Option<String>) -> anyhow::Result<()> {
         let Some(first) = self.waiting.pop_front() else { return Ok(()) };
-        self.answer(first.call, verdict, scope, None).await?;
+        self.answer(first.call, verdict, scope, why).await?;
         self.show_held()?;
         self.ask_first();
         Ok(())
@@ -400,18 +493,45 @@ impl<'a> Follow<'a> {
     /// A command of the chat while the turn is open: those about the turn are done, others wait for its end.
     async fn obey(&mut self, slash: Result<Slash, String>) -> anyhow::Result<()> {
         match (slash, self.waiting.is_empty()) {
-            (Ok(Slash::Approve), false) => return self.decide(Verdict::Approve, Scope::Once).await,
-            (Ok(Slash::Deny), false) => return self.decide(Verdict::Deny, Scope::Once).await,
+            (Ok(Slash::Approve), false) => return self.decide(Verdict::Approve, Scope::Once, None).await,
+            (Ok(Slash::Deny(why)), false) => return self.decide(Verdict::Deny, Scope::Once, why).await,
             (Ok(Slash::Cancel), _) if self.canceled_by.is_none() => self.cancel(CanceledBy::Interrupt).await?,
-            (Ok(Slash::Exit), _) => self.leaves = true,
+            (Ok(Slash::Exit), _) => {
+                self.leaves = Some(Leaves::Typed);
+                // Its answer's line is closed by what was typed.
+                self.waiting.clear();
+            }
             (Ok(Slash::Help), _) => terminal::note(&slash::help()),
+            (Ok(aside @ (Slash::Show | Slash::Sessions | Slash::Title(_))), _) => self.turn_aside(aside).await?,
             (Ok(_), _) => terminal::note("That can be done when the turn is over; /cancel ends it, /exit leaves it.\n"),
             (Err(problem), _) => terminal::note(&format!("{problem}\n")),
         }
         if !self.waiting.is_empty() {
-            terminal::note(CHOICE);
+            question::tell_choice();
         }
         Ok(())
+    }
+
+    /// What can be done beside the turn. That it is refused does not end the chat.
+    async fn turn_aside(&mut self, slash: Slash) -> anyhow::Result<()> {
+        let (client, session) = (&self.seat.client, &self.seat.session);
+        insist(client, &self.seat.way, || client.health()).await?;
+        let done = match slash {
+            Slash::Title(title) => asides::entitle(client, session, title).await,
+            Slash::Sessions => asides::list(client).await,
+            _ => asides::show(client, session).await,
+        };
+        match done {
+            Err(error) if exit::is_passing(&error) => {
+                exit::report(&error, self.output());
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    fn output(&self) -> Output {
+        self.seat.context.output
     }
 
     /// Passes on to the agent at work what was typed.
@@ -427,7 +547,8 @@ impl<'a> Follow<'a> {
         let parts = vec![Part::text(line)];
         let message = SendMessage { parts, delivery: Some(Delivery::Steer), ..SendMessage::default() };
         let keyed = self.seat.client.with_key(data::random_hex()?);
-        insist(&keyed, &self.seat.way, || keyed.send(&self.seat.session, &message)).await?;
+        let taken = insist(&keyed, &self.seat.way, || keyed.send(&self.seat.session, &message)).await?;
+        self.seat.own.push(taken.message_id);
         self.faint("  passed on: it is read before the next step");
         Ok(())
     }
@@ -459,6 +580,7 @@ impl<'a> Follow<'a> {
     /// The open question went away by itself. Its line is still open, and so may be an answer to it.
     fn close_question(&mut self, why: &str) -> anyhow::Result<()> {
         terminal::note(&format!("\n{why}\n"));
+        self.set_echo();
         self.leave_out_typed("typed for that question");
         if let Some(lines) = &mut self.seat.lines {
             lines.expect_late();
@@ -487,6 +609,7 @@ impl<'a> Follow<'a> {
             // The question's line is still open.
             terminal::note("\n");
             self.waiting.clear();
+            self.set_echo();
         }
         let pieces = self.printer.finish();
         self.show(pieces)?;
@@ -500,24 +623,30 @@ impl<'a> Follow<'a> {
         }
     }
 
-    fn finish(mut self, rest: &Rest) -> anyhow::Result<Exit> {
+    fn finish(&mut self, rest: &Rest) -> anyhow::Result<Exit> {
         self.withdraw(&format!("The turn is over: {}.", rest.status))?;
         let pieces = self.printer.finish();
         self.show(pieces)?;
         let (spent, cost) = (&rest.data["spent"], rest.data["cost_micro_usd"].as_u64());
         let (steps, calls) = (spent["steps"].as_u64().unwrap_or(0), spent["tool_calls"].as_u64().unwrap_or(0));
-        match self.seat.output {
-            Output::Json => terminal::print_json(&json!({
-                "type": "result",
-                "session_id": self.seat.session,
-                "turn_id": self.turn,
-                "status": rest.status,
-                "text": self.text,
-                "steps": steps,
-                "tool_calls": calls,
-                "cost_micro_usd": cost,
-                "events": self.events,
-            }))?,
+        match self.output() {
+            Output::Json => {
+                let mut result = json!({
+                    "type": "result",
+                    "session_id": self.seat.session,
+                    "turn_id": self.turn,
+                    "status": rest.status,
+                    "text": self.text,
+                    "steps": steps,
+                    "tool_calls": calls,
+                    "cost_micro_usd": cost,
+                    "events": self.events,
+                });
+                if rest.status == "failed" {
+                    result["error"] = json!({"code": rest.data["code"], "message": rest.data["message"]});
+                }
+                terminal::print_json(&result)?;
+            }
             Output::Text => {
                 let look = terminal::stderr_look();
                 let (status, events, session) = (&rest.status, self.events, &self.seat.session);
@@ -537,29 +666,41 @@ impl<'a> Follow<'a> {
     }
 }
 
-/// The person does not wait for the cancel.
+const LEFT: &str = "Left; the turn goes its way.\n";
+
+/// The person pressed Ctrl-C again, and does not wait for the cancel.
 pub fn left() -> Followed {
-    terminal::note("Left; the turn goes its way.\n");
-    Followed::Left
+    terminal::note(LEFT);
+    Followed::Left(Exit::Interrupted)
 }
 
-/// Whether a line is a late answer to a question that went away: such a one is told, and is no message.
-pub fn is_late(lines: &mut Lines, line: &str) -> bool {
-    let line = line.trim();
-    let is_late = !line.is_empty() && lines.may_be_late() && answer_of(line).is_some();
-    if is_late {
-        terminal::note(&format!("Not sent: '{line}', for the question is gone. Type it again to send it.\n"));
+/// What somebody said elsewhere, with who it was, as a line; `None` for all else.
+pub fn said_elsewhere(event: &Event, own: &[String], look: &Look) -> Option<String> {
+    let data = &event.data;
+    let is_own = || own.iter().any(|known| data["message_id"] == **known);
+    if event.wire_type != "message_added" || data["role"] != "user" || is_own() {
+        return None;
     }
-    is_late
+    let text = data["parts"][0]["text"].as_str().unwrap_or("(no text)");
+    let who = match &event.actor {
+        Some(Actor { kind, id: Some(id), .. }) if kind == "user" => format!("{}, elsewhere:", tamed(id)),
+        Some(actor) if actor.kind != "user" => format!("{}:", tamed(&actor.kind)),
+        _ => "elsewhere:".into(),
+    };
+    Some(format!("{} {}\n", look.paint(Tone::Name, &who), tamed(text)))
 }
 
-fn answer_of(line: &str) -> Option<(Verdict, Scope)> {
-    Some(match line.to_ascii_lowercase().as_str() {
-        "y" | "yes" => (Verdict::Approve, Scope::Once),
-        "s" | "session" => (Verdict::Approve, Scope::Session),
-        "n" | "no" => (Verdict::Deny, Scope::Once),
-        _ => return None,
-    })
+/// What becomes of a daemon that is looked for. A chat does not undo that somebody stopped it.
+async fn told_missed(missed: &mut watch::Receiver<bool>, way: &Way, context: &Context, frame: Frame) -> Daemon {
+    let mut ahead = missed.clone();
+    if ahead.changed().await.is_err() {
+        return std::future::pending().await;
+    }
+    let is_missed = *ahead.borrow();
+    if is_missed && frame == Frame::Chat && standby::stays_stopped(context).await {
+        return Daemon::Stopped;
+    }
+    if tell_missed(missed, way).await { Daemon::Away } else { Daemon::Back }
 }
 
 /// Who did it, as far as the event tells.
@@ -580,7 +721,7 @@ async fn sleep_until(deadline: Option<Instant>) {
     }
 }
 
-async fn typed(lines: &mut Option<&mut Lines>) -> String {
+async fn typed(lines: &mut Option<&mut Lines>) -> Heard {
     match lines {
         Some(lines) => lines.next().await,
         None => std::future::pending().await,

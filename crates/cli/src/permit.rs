@@ -1,10 +1,14 @@
-//! What an agent may do when nobody can be asked.
+//! What an agent may do, said up front.
 
 use clap::ValueEnum;
 use tenure_wire::{ApprovalPolicy, ToolKind, Verdict};
 
+use crate::exit::Problem;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Permit {
+    /// Nothing unasked: you are asked about every write, command and network call; needs a terminal
+    Ask,
     /// Only read: everything that would change something is denied
     Never,
     /// Write inside the workspace; commands and network are denied
@@ -14,15 +18,52 @@ pub enum Permit {
     All,
 }
 
+/// Who answers approvals.
+#[derive(Debug, Clone, Copy)]
+pub enum Answers {
+    Person,
+    Rule(Permit),
+}
+
+/// Whether somebody sits there who can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seated {
+    Person,
+    Nobody,
+}
+
+impl Answers {
+    /// Who answers, by what was said up front and by who is there.
+    pub fn of(approve: Option<Permit>, seated: Seated) -> Result<Self, Problem> {
+        match (approve, seated) {
+            (None | Some(Permit::Ask), Seated::Person) => Ok(Answers::Person),
+            (Some(Permit::Ask), Seated::Nobody) => Err(Problem::usage(
+                "--approve ask needs a terminal: there is nobody here who could be asked",
+                "say what is allowed: --approve never, writes or all",
+            )),
+            (approve, _) => Ok(Answers::Rule(approve.unwrap_or_default())),
+        }
+    }
+}
+
+/// The policy of a new session; `None` leaves it to the daemon.
+pub fn policy(approve: Option<Permit>, answers: Answers) -> Option<ApprovalPolicy> {
+    match answers {
+        Answers::Person => approve.map(Permit::policy),
+        Answers::Rule(permit) => Some(permit.policy()),
+    }
+}
+
 impl Permit {
-    /// The policy of a new session: nobody is there to be asked, so what is not allowed is denied.
-    pub fn policy(self) -> ApprovalPolicy {
+    /// Where nobody is there to be asked, what is not allowed is denied.
+    fn policy(self) -> ApprovalPolicy {
         let asks = match self {
-            Permit::Never => vec![ToolKind::Write, ToolKind::Exec, ToolKind::Network],
+            Permit::Ask | Permit::Never => vec![ToolKind::Write, ToolKind::Exec, ToolKind::Network],
             Permit::Writes => vec![ToolKind::Exec, ToolKind::Network],
             Permit::All => vec![],
         };
-        ApprovalPolicy { require_for_kinds: Some(asks), attended: Some(false), ..ApprovalPolicy::default() }
+        let attended = Some(self == Permit::Ask);
+        ApprovalPolicy { require_for_kinds: Some(asks), attended, ..ApprovalPolicy::default() }
     }
 
     /// The answer to a call of a session that asks all the same, because somebody else made its policy.
@@ -47,5 +88,16 @@ mod tests {
             assert_eq!((permit.verdict("write"), permit.verdict("exec")), (write, exec));
             assert_eq!(permit.policy().attended, Some(false));
         }
+    }
+    #[test]
+    fn a_person_is_asked_unless_it_was_said_up_front() {
+        let of = |approve, seated| Answers::of(approve, seated).ok().map(|answers| (answers, policy(approve, answers)));
+        assert!(matches!(of(None, Seated::Person), Some((Answers::Person, None))));
+        let every = vec![ToolKind::Write, ToolKind::Exec, ToolKind::Network];
+        let Some((Answers::Person, Some(asking))) = of(Some(Permit::Ask), Seated::Person) else { panic!("asked") };
+        assert_eq!((asking.require_for_kinds, asking.attended), (Some(every), Some(true)));
+        assert!(of(Some(Permit::Ask), Seated::Nobody).is_none());
+        assert!(matches!(of(None, Seated::Nobody), Some((Answers::Rule(Permit::Writes), Some(_)))));
+        assert!(matches!(of(Some(Permit::All), Seated::Person), Some((Answers::Rule(Permit::All), Some(_)))));
     }
 }

@@ -12,7 +12,8 @@ pub enum Slash {
     Fork,
     New,
     Approve,
-    Deny,
+    /// With why, if that was said.
+    Deny(Option<String>),
     Cancel,
     Compact,
     Resume,
@@ -28,7 +29,7 @@ const ALL: [(&str, &str, &str); 13] = [
     ("/model", "NAME", "the model of the turns to come"),
     ("/title", "TEXT", "call this session something else"),
     ("/approve", "", "say yes to the call that waits"),
-    ("/deny", "", "say no to it"),
+    ("/deny", "WHY", "say no to it; why is told to the agent, and may be left out"),
     ("/cancel", "", "cancel the open turn"),
     ("/compact", "", "summarize the older part of the conversation for the model"),
     ("/resume", "", "let an interrupted turn go on"),
@@ -75,7 +76,7 @@ pub fn parse(line: &str) -> Option<Result<Slash, String>> {
         "fork" => alone(Slash::Fork),
         "new" => alone(Slash::New),
         "approve" => alone(Slash::Approve),
-        "deny" => alone(Slash::Deny),
+        "deny" => Ok(Slash::Deny((!rest.is_empty()).then(|| rest.to_owned()))),
         "cancel" => alone(Slash::Cancel),
         "compact" => alone(Slash::Compact),
         "resume" => alone(Slash::Resume),
@@ -93,6 +94,8 @@ mod tests {
     fn a_command_is_one_word_and_what_follows_it() {
         assert_eq!(parse("/title  two words "), Some(Ok(Slash::Title("two words".into()))));
         assert_eq!(parse("/exit"), Some(Ok(Slash::Exit)));
+        assert_eq!(parse("/deny"), Some(Ok(Slash::Deny(None))));
+        assert_eq!(parse("/deny not that"), Some(Ok(Slash::Deny(Some("not that".into())))));
         for text in ["hello", "/etc/passwd is what?", "/", "/A", "a /help"] {
             assert_eq!(parse(text), None, "{text}");
         }

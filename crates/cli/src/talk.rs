@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use tenure_client::Client;
-use tenure_wire::{CreateSession, Part, Policy, SendMessage};
+use tenure_wire::{ApprovalPolicy, CreateSession, MessageAccepted, Part, Policy, SendMessage};
 use tokio::signal::unix::Signal;
 
 use crate::{
     daemon::{Way, insist},
     data,
     exit::Problem,
-    follow::{self, Answers, CanceledBy},
+    follow::{self, CanceledBy, Files},
 };
 
 /// Longer texts are refused before they are sent.
@@ -20,9 +20,11 @@ const TITLE_CHARS_MAX: usize = 60;
 
 /// What a new session is to be.
 pub struct NewTalk<'a> {
-    pub workspace: &'a Path,
+    /// As `workspace` gives it.
+    pub workspace: &'a str,
     pub model: Option<String>,
-    pub answers: Answers,
+    /// When it asks, where that is not left to the daemon.
+    pub approval: Option<ApprovalPolicy>,
     /// What the answers have to fit.
     pub output_schema: Option<serde_json::Map<String, serde_json::Value>>,
 }
@@ -31,6 +33,7 @@ pub struct NewTalk<'a> {
 pub enum Sent {
     Taken {
         turn: String,
+        message: String,
         /// Ctrl-C was pressed on the way: the turn is to be canceled.
         interrupted: Option<CanceledBy>,
     },
@@ -38,26 +41,35 @@ pub enum Sent {
     Left,
 }
 
-/// Makes a session for this first text.
-pub async fn begin(client: &Client, way: &Way, new: &NewTalk<'_>, text: &str) -> anyhow::Result<String> {
-    let folder = new.workspace;
+/// The folder as the daemon is told it. What is on this disk says nothing about a daemon elsewhere.
+pub fn workspace(given: &Path, files: Files) -> Result<String, Problem> {
     let hint = "name an existing folder with --workspace DIR";
-    let no_folder = |error| Problem::usage(format!("the workspace {}: {error}", folder.display()), hint);
-    let workspace = folder.canonicalize().map_err(no_folder)?;
-    if !workspace.is_dir() {
-        return Err(Problem::usage(format!("the workspace {} is not a folder", folder.display()), hint).into());
+    let fault = |error| Problem::usage(format!("the workspace {}: {error}", given.display()), hint);
+    let path = match files {
+        Files::Here => given.canonicalize().map_err(fault)?,
+        Files::Elsewhere if given == Path::new(".") => std::env::current_dir().map_err(fault)?,
+        Files::Elsewhere => given.to_owned(),
+    };
+    if files == Files::Elsewhere && !path.is_absolute() {
+        let message =
+            format!("the workspace {} is of the daemon's machine, so its path must be absolute", given.display());
+        return Err(Problem::usage(message, "name the whole path with --workspace DIR"));
+    }
+    if files == Files::Here && !path.is_dir() {
+        return Err(Problem::usage(format!("the workspace {} is not a folder", given.display()), hint));
     }
     let utf8 = || Problem::usage("the workspace's path is not UTF-8", "rename the folder");
-    let approval = match new.answers {
-        Answers::Person => None,
-        Answers::Rule(permit) => Some(permit.policy()),
-    };
+    path.into_os_string().into_string().map_err(|_| utf8())
+}
+
+/// Makes a session for this first text.
+pub async fn begin(client: &Client, way: &Way, new: &NewTalk<'_>, text: &str) -> anyhow::Result<String> {
     let create = CreateSession {
-        workspace_path: workspace.to_str().ok_or_else(utf8)?.to_owned(),
+        workspace_path: new.workspace.to_owned(),
         model: new.model.clone(),
         output_schema: new.output_schema.clone(),
         title: Some(title_of(text)),
-        policy: Some(Policy { approval, ..Policy::default() }),
+        policy: Some(Policy { approval: new.approval.clone(), ..Policy::default() }),
         ..CreateSession::default()
     };
     let keyed = client.with_key(data::random_hex()?);
@@ -90,8 +102,9 @@ pub async fn send(
             },
         }
     };
+    let MessageAccepted { message_id: message, turn_id } = accepted;
     let no_turn = || Problem::failed("no_turn", "the daemon took the message but started no turn", "");
-    Ok(Sent::Taken { turn: accepted.turn_id.ok_or_else(no_turn)?, interrupted })
+    Ok(Sent::Taken { turn: turn_id.ok_or_else(no_turn)?, message, interrupted })
 }
 
 /// A text that is not too long.
@@ -116,6 +129,15 @@ fn title_of(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_elsewhere_is_not_looked_for_here() {
+        let of = |given: &str, files| workspace(Path::new(given), files).map_err(|problem| problem.to_string());
+        assert_eq!(of("/no/such/folder", Files::Elsewhere), Ok("/no/such/folder".into()));
+        assert!(of("folder", Files::Elsewhere).unwrap_err().contains("folder is of the daemon's machine"));
+        assert!(of("/no/such/folder", Files::Here).unwrap_err().contains("/no/such/folder"));
+        assert!(Path::new(&of(".", Files::Elsewhere).unwrap()).is_absolute());
+    }
 
     #[test]
     fn a_title_is_the_first_line_cut() {

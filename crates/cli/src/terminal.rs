@@ -8,10 +8,13 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr},
+    termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr},
 };
 use tenure_client::print::{Channel, Look, Paint, Piece, Raw};
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    signal::unix::{SignalKind, signal},
+};
 
 /// For people or for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,8 +27,6 @@ pub enum Output {
 const WIDTH_MIN: usize = 20;
 /// For terminals that do not say how wide they are.
 const WIDTH_UNKNOWN: usize = 100;
-/// A terminal that says so often in a row that there is nothing more is gone.
-const ENDS_MAX: u32 = 8;
 /// Nobody types a second line as fast as this.
 const AT_ONCE: Duration = Duration::from_millis(50);
 /// How much is read of what a person types at a time.
@@ -107,14 +108,34 @@ pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 /// Lines a person types at a terminal. Nothing reads it but this, so that somebody else can between two calls.
 pub struct Lines {
     terminal: AsyncFd<io::Stdin>,
+    /// `ECHO`, if the terminal had it when it was handed over.
+    echoed: LocalModes,
     /// Read, but not given out.
     typed: Vec<u8>,
     /// Whole lines for when the turn is over.
     kept: VecDeque<String>,
     hearing: Hearing,
-    ends: u32,
+    /// Ctrl-D was pressed, and nobody was told.
+    is_over: bool,
     /// A question went away by itself: the next line may have been meant for it.
     is_late: bool,
+}
+
+/// What a person typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    Line(String),
+    /// Ctrl-D, or the terminal is gone.
+    End,
+}
+
+/// Whether the terminal shows what is typed as it is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Echo {
+    /// As it was when the terminal was handed over.
+    On,
+    /// It would land in the midst of what is being shown.
+    Off,
 }
 
 /// Who gets what is typed.
@@ -132,8 +153,20 @@ impl Lines {
         // SAFETY: standard input is open as long as the process lives, and nothing here puts another file in its place.
         let terminal = unsafe { AsyncFd::register_with_interest(io::stdin(), Interest::READABLE) };
         let terminal = terminal.map_err(|error| error.into_parts().1)?;
+        let modes = tcgetattr(terminal.get_ref())?;
+        let echoed = modes.local_modes.intersection(LocalModes::ECHO);
+        restore_at_end(modes)?;
         let (typed, kept) = (vec![], VecDeque::new());
-        Ok(Self { terminal, typed, kept, hearing: Hearing::Here, ends: 0, is_late: false })
+        Ok(Self { terminal, echoed, typed, kept, hearing: Hearing::Here, is_over: false, is_late: false })
+    }
+
+    pub fn echo(&self, echo: Echo) {
+        let Ok(mut modes) = tcgetattr(self.terminal.get_ref()) else { return };
+        modes.local_modes.remove(LocalModes::ECHO);
+        if echo == Echo::On {
+            modes.local_modes.insert(self.echoed);
+        }
+        let _ = tcsetattr(self.terminal.get_ref(), OptionalActions::Now, &modes);
     }
 
     /// The prompt has given a line. What comes along with it follows it at the next prompt, in order.
@@ -197,14 +230,17 @@ impl Lines {
         std::mem::take(&mut self.is_late)
     }
 
-    /// The next line; waits for ever once there will be none. May be dropped while it waits.
-    pub async fn next(&mut self) -> String {
+    /// The next line. May be dropped while it waits.
+    pub async fn next(&mut self) -> Heard {
         loop {
-            if self.ends == ENDS_MAX || self.hearing == Hearing::Prompt {
+            if self.hearing == Hearing::Prompt {
                 return std::future::pending().await;
             }
             if let Some(line) = self.whole() {
-                return line;
+                return Heard::Line(line);
+            }
+            if std::mem::take(&mut self.is_over) {
+                return Heard::End;
             }
             let Ok(mut ready) = self.terminal.readable().await else { return std::future::pending().await };
             // The descriptor belongs to others too, so it must not be made one that does not wait.
@@ -215,11 +251,7 @@ impl Lines {
             if !self.is_for_us() {
                 continue;
             }
-            if let Read::End = self.read() {
-                // Ctrl-D is not the end of a terminal: it counts as an empty line.
-                self.ends += 1;
-                return String::new();
-            }
+            self.read();
         }
     }
 
@@ -236,8 +268,9 @@ impl Lines {
         let end = self.typed.iter().position(|byte| matches!(byte, b'\n' | b'\r'))?;
         let mut line: Vec<u8> = self.typed.drain(..=end).collect();
         line.pop();
-        // What is not text is no answer either.
-        Some(String::from_utf8(line).unwrap_or_default())
+        // What is not text is no answer either; keys such as Ctrl-L are no part of it.
+        let text = String::from_utf8(line).unwrap_or_default();
+        Some(text.replace(|c: char| c.is_control() && c != '\t', ""))
     }
 
     fn keep_whole(&mut self) {
@@ -269,9 +302,11 @@ impl Lines {
     fn read(&mut self) -> Read {
         let mut bytes = [0; READ_BYTES];
         match rustix::io::read(self.terminal.get_ref(), &mut bytes) {
-            Ok(0) | Err(_) => Read::End,
+            Ok(0) | Err(_) => {
+                self.is_over = true;
+                Read::End
+            }
             Ok(count) => {
-                self.ends = 0;
                 self.typed.extend_from_slice(&bytes[..count]);
                 Read::Some
             }
@@ -279,9 +314,29 @@ impl Lines {
     }
 }
 
+impl Drop for Lines {
+    fn drop(&mut self) {
+        self.echo(Echo::On);
+    }
+}
+
 enum Read {
     Some,
     End,
+}
+
+/// Whoever ends this process with a signal gets the terminal back as it was. After a SIGKILL that is up to the shell.
+fn restore_at_end(modes: Termios) -> io::Result<()> {
+    let (mut terminate, mut hang_up) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
+    tokio::spawn(async move {
+        let kind = tokio::select! {
+            _ = terminate.recv() => SignalKind::terminate(),
+            _ = hang_up.recv() => SignalKind::hangup(),
+        };
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &modes);
+        std::process::exit(128 + kind.as_raw_value());
+    });
+    Ok(())
 }
 
 fn is_readable(terminal: &io::Stdin) -> bool {

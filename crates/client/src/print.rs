@@ -266,7 +266,7 @@ fn completed(data: &Value) -> (Tone, String) {
     let name = text(data, "name");
     let took = span(number(data, "duration_ms"));
     match (text(data, "outcome"), data["ok"].as_bool()) {
-        ("finished", Some(true)) => (Tone::Good, format!("✓ {name}  {took}")),
+        ("finished", Some(true)) => (Tone::Good, format!("✓ {name}  {took}{}", changed_lines(data))),
         ("finished", _) => (Tone::Bad, format!("✗ {name}  {took}  {}", text(data, "error"))),
         ("unknown", _) => (Tone::Ask, format!("? {name}  whether it took effect is unknown; it was not run again")),
         ("canceled", _) => (Tone::Bad, format!("✗ {name}  canceled")),
@@ -274,6 +274,16 @@ fn completed(data: &Value) -> (Tone, String) {
             let why = text(data, "error");
             (Tone::Bad, format!("✗ {name}  not run: {}", why.strip_prefix("not run: ").unwrap_or(why)))
         }
+    }
+}
+
+/// How many lines came and went in all files that a call changed, where that is known.
+fn changed_lines(data: &Value) -> String {
+    let files = data["detail"]["files"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let sum = |field: &str| files.iter().map(|file| file[field].as_u64()).sum::<Option<u64>>();
+    match (sum("added"), sum("removed")) {
+        (Some(added), Some(removed)) if added + removed > 0 => format!("  +{added} -{removed}"),
+        _ => String::new(),
     }
 }
 

@@ -19,9 +19,9 @@ use crate::{
     count::within,
     daemon::{self, Way},
     exit::{Exit, Problem},
-    follow::{Answers, Follow, Followed, Frame, Seat},
+    follow::{Follow, Followed, Frame, Seat},
     lookup,
-    permit::Permit,
+    permit::{self, Answers, Permit, Seated},
     talk::{self, NewTalk, Sent, TEXT_BYTES_MAX},
     terminal::{self, Lines, Output},
 };
@@ -38,7 +38,8 @@ Examples:
 The answer goes to stdout, all else to stderr; with --schema the last text
 alone is the answer. With --json every event of the turn is one line on stdout,
 and the last line is
-{\"type\":\"result\",\"session_id\",\"turn_id\",\"status\",\"text\",…}.
+{\"type\":\"result\",\"session_id\",\"turn_id\",\"status\",\"text\",…}, with
+\"error\":{\"code\",\"message\"} where the turn failed.
 Ctrl-C cancels the turn; a second one leaves it as it is.";
 
 /// Send a message to an agent and follow its turn to the end
@@ -47,7 +48,7 @@ Ctrl-C cancels the turn; a second one leaves it as it is.";
 pub struct Arguments {
     /// What to say; `-` reads it from stdin
     text: String,
-    /// The folder the agent works in, for a new session
+    /// The folder the agent works in, for a new session; with --url its whole path on the daemon's machine
     #[arg(long, default_value = ".", value_name = "DIR", conflicts_with = "session")]
     workspace: PathBuf,
     /// The model, for a new session
@@ -62,7 +63,8 @@ pub struct Arguments {
     /// A file with a JSON Schema that the answer has to fit, for a new session
     #[arg(long, value_name = "FILE", conflicts_with = "session")]
     schema: Option<PathBuf>,
-    /// What the agent may do unasked; without it you are asked on a terminal, and elsewhere `writes` holds
+    /// What the agent may do, said up front. Without it, it may write inside the workspace; about commands and network
+    /// you are asked on a terminal, and elsewhere they are denied
     #[arg(long, value_enum)]
     approve: Option<Permit>,
     /// Cancel the turn after this many seconds
@@ -75,15 +77,16 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
     let attached = attach::read(&arguments.attach)?;
     let output_schema = arguments.schema.as_deref().map(schema_of).transpose()?;
     let frame = if output_schema.is_some() { Frame::Final } else { Frame::Once };
-    let person = context.output == Output::Text && arguments.approve.is_none() && terminal::is_interactive();
-    let answers = if person { Answers::Person } else { Answers::Rule(arguments.approve.unwrap_or_default()) };
+    let is_seated = context.output == Output::Text && terminal::is_interactive();
+    let answers = Answers::of(arguments.approve, if is_seated { Seated::Person } else { Seated::Nobody })?;
     let client = daemon::connect(context).await?;
     let way = Way::waiting(daemon::finder(context));
     let (session, seq) = match &arguments.session {
         Some(given) => known_session(&client, given).await?,
         None => {
-            let (workspace, model) = (arguments.workspace.as_path(), arguments.model.clone());
-            let new = NewTalk { workspace, model, answers, output_schema };
+            let workspace = talk::workspace(&arguments.workspace, context.files())?;
+            let approval = permit::policy(arguments.approve, answers);
+            let new = NewTalk { workspace: &workspace, model: arguments.model.clone(), approval, output_schema };
             (talk::begin(&client, &way, &new, &text).await?, 0)
         }
     };
@@ -92,14 +95,14 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
     let mut parts = vec![Part::text(text)];
     parts.extend(attach::parts(&client, &way, &session, attached).await?);
     let sent = talk::send(&client, &way, &session, parts, &mut interrupts).await?;
-    let Sent::Taken { turn, interrupted } = sent else { return Ok(Exit::Interrupted) };
+    let Sent::Taken { turn, interrupted, message } = sent else { return Ok(Exit::Interrupted) };
     let deadline = arguments.timeout.map(Duration::from_secs);
-    let mut lines = if person { Some(Lines::of_terminal()?) } else { None };
-    let (output, files) = (context.output, context.files());
-    let seat = Seat { output, client, way, files, session, answers, frame, lines: lines.as_mut() };
+    let mut lines = if let Answers::Person = answers { Some(Lines::of_terminal()?) } else { None };
+    let (lines, own) = (lines.as_mut(), &mut vec![message]);
+    let seat = Seat { context, client, way, session, answers, frame, lines, own };
     Ok(match Follow::new(seat, turn).until_rest(&mut stream, deadline, &mut interrupts, interrupted).await? {
         Followed::Rested(exit) => exit,
-        Followed::Left => Exit::Interrupted,
+        Followed::Left(exit) => exit,
     })
 }
 

@@ -1,29 +1,37 @@
 //! `tenure chat`: a conversation line by line. It follows each turn as `ask` does, and asks for the next message when
 //! nothing is open.
 
+pub mod asides;
 mod prompt;
 
-use std::{io, path::PathBuf};
+use std::{
+    collections::VecDeque,
+    io,
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 use tenure_client::{
     Client, EventStream, Until,
     print::{Detail, Printer, Tone, tamed},
 };
-use tenure_wire::{Approve, Cancel, Event, Fork, Part, Patch, SessionFilter, SessionView, Verdict};
+use tenure_wire::{Approval, Approve, Cancel, Event, Fork, OpenTurn, Part, Patch, SessionFilter, SessionView, Verdict};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
 };
 
-use super::{Context, session, sessions};
+use super::{Context, session};
 use crate::{
+    before,
     daemon::{self, Way},
-    exit::Exit,
-    follow::{self, Answers, Follow, Followed, Frame, Seat},
+    exit::{self, Exit},
+    follow::{self, Files, Follow, Followed, Frame, Seat},
     lookup,
-    permit::Permit,
+    permit::{self, Answers, Permit, Seated},
+    question,
     slash::{self, Slash},
+    standby,
     talk::{self, NewTalk, Sent},
     terminal::{self, Lines, Output},
 };
@@ -36,8 +44,6 @@ const HISTORY_FILE: &str = "chat-history";
 const PAST_EVENTS: u64 = 40;
 /// How many of its messages.
 const PAST_MESSAGES: usize = 6;
-/// How many sessions `/sessions` shows.
-const SESSIONS_SHOWN: usize = 10;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,7 +64,7 @@ terminal.";
 pub struct Arguments {
     /// What to say first
     text: Option<String>,
-    /// The folder the agent works in, for a new session
+    /// The folder the agent works in, for a new session; with --url its whole path on the daemon's machine
     #[arg(long, default_value = ".", value_name = "DIR", conflicts_with = "session")]
     workspace: PathBuf,
     /// The model, for a new session
@@ -70,7 +76,8 @@ pub struct Arguments {
     /// Go on with the newest session of this folder that is open
     #[arg(long = "continue", short = 'c', conflicts_with = "session")]
     go_on: bool,
-    /// What the agent may do unasked; without it you are asked on a terminal, and elsewhere `writes` holds
+    /// What the agent may do, said up front. Without it, it may write inside the workspace; about commands and network
+    /// you are asked on a terminal, and elsewhere they are denied
     #[arg(long, value_enum)]
     approve: Option<Permit>,
 }
@@ -86,14 +93,29 @@ struct Chat<'a> {
     client: Client,
     way: Way,
     open: Option<Open>,
-    workspace: PathBuf,
+    /// The folder of new sessions; not known while it goes on with one that has its own.
+    workspace: Option<String>,
     /// For the next new session.
     model: Option<String>,
+    approve: Option<Permit>,
     answers: Answers,
     lines: Option<Lines>,
+    /// The messages that were said here, by their ids.
+    own: Vec<String>,
+    /// What somebody else has under way in this session.
+    others: Option<Others>,
     interrupts: Signal,
     /// What the last turn would exit with.
     last: Exit,
+}
+
+/// Somebody else's turn that is open while the prompt is shown.
+#[derive(Default)]
+struct Others {
+    /// The call that is asked about above the prompt: a yes is for what was seen, so there is one at a time.
+    asked: Option<String>,
+    /// Requests behind it.
+    behind: VecDeque<Event>,
 }
 
 /// What to do after a line.
@@ -104,9 +126,10 @@ enum Next {
 
 pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
     let person = context.output == Output::Text && terminal::is_screen();
-    let answers = match (arguments.approve, person) {
-        (None, true) => Answers::Person,
-        (approve, _) => Answers::Rule(approve.unwrap_or_default()),
+    let answers = Answers::of(arguments.approve, if person { Seated::Person } else { Seated::Nobody })?;
+    let workspace = match arguments.session {
+        None => Some(talk::workspace(&arguments.workspace, context.files())?),
+        Some(_) => None,
     };
     let client = daemon::connect(context).await?;
     let mut chat = Chat {
@@ -114,10 +137,13 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
         context,
         client,
         open: None,
-        workspace: arguments.workspace.clone(),
+        workspace,
         model: arguments.model.clone(),
+        approve: arguments.approve,
         answers,
         lines: if person { Some(Lines::of_terminal()?) } else { None },
+        own: vec![],
+        others: None,
         interrupts: signal(SignalKind::interrupt())?,
         last: Exit::Ok,
     };
@@ -139,8 +165,7 @@ impl Chat<'_> {
         if !arguments.go_on {
             return Ok(None);
         }
-        let workspace = self.workspace.canonicalize()?.to_string_lossy().into_owned();
-        let filter = SessionFilter { workspace_path: Some(workspace), ..SessionFilter::default() };
+        let filter = SessionFilter { workspace_path: self.workspace.clone(), ..SessionFilter::default() };
         let rows = lookup::sessions(&self.client, lookup::PAGE_MAX, &filter).await?;
         let newest = rows.into_iter().find(|row| matches!(row.status.as_str(), "active" | "waiting_approval"));
         if newest.is_none() {
@@ -188,27 +213,68 @@ impl Chat<'_> {
             None => faint("A new session begins with your first message; /help for help."),
         }
         let mut prompt = Prompt::new(self.context.data.join(HISTORY_FILE))?;
-        let mut said = first;
-        let exit = loop {
-            if let Some(text) = said.take()
-                && let Next::Leave(exit) = self.take_line(&text).await?
-            {
-                break exit;
-            }
-            if let Followed::Left = self.follow_open().await? {
-                break Exit::Interrupted;
-            }
-            match self.next_typed(&mut prompt).await {
-                Typed::Line(line) if self.lines.as_mut().is_some_and(|lines| follow::is_late(lines, &line)) => {}
-                Typed::Line(line) => said = Some(line),
-                Typed::Interrupt => terminal::note("Ctrl-D or /exit leaves.\n"),
-                Typed::End => break Exit::Ok,
-            }
-        };
+        let ended = self.converse(&mut prompt, first).await;
         if let Some(open) = &self.open {
             faint(&format!("The session stays: tenure chat --session {}", open.session));
         }
-        Ok(exit)
+        ended
+    }
+
+    async fn converse(&mut self, prompt: &mut Prompt, first: Option<String>) -> anyhow::Result<Exit> {
+        let mut said = first;
+        loop {
+            if let Some(text) = said.take()
+                && let Next::Leave(exit) = self.take_typed(&text).await?
+            {
+                return Ok(exit);
+            }
+            if let Followed::Left(exit) = self.follow_open().await? {
+                return Ok(exit);
+            }
+            match self.next_typed(prompt).await {
+                Typed::Line(line) if self.lines.as_mut().is_some_and(|lines| question::is_late(lines, &line)) => {}
+                Typed::Line(line) => said = Some(line),
+                Typed::Interrupt => terminal::note("Ctrl-D or /exit leaves.\n"),
+                Typed::End => return Ok(Exit::Ok),
+            }
+        }
+    }
+
+    /// A line from the prompt. While somebody else's turn is open, it is taken as it would be in a turn of one's own.
+    async fn take_typed(&mut self, line: &str) -> anyhow::Result<Next> {
+        let others = self.others.take();
+        match (others, &self.open) {
+            (Some(others), Some(_)) if slash::parse(line.trim()).is_none() => {
+                let done = self.join(&others, line.trim()).await;
+                self.next_after(done)
+            }
+            _ => self.take_line(line).await,
+        }
+    }
+
+    /// Follows somebody else's turn from this line on; an exit when the person leaves.
+    async fn join(&mut self, others: &Others, line: &str) -> anyhow::Result<Option<Exit>> {
+        let Some(open) = &mut self.open else { return Ok(None) };
+        let look = || self.client.session(&open.session);
+        let view = standby::while_starting(self.context, daemon::insist(&self.client, &self.way, look)).await?;
+        let is_asked = |approval: &Approval| others.asked.as_ref() == Some(&approval.tool_call_id);
+        let (asked, new): (Vec<_>, Vec<_>) = view.approvals.into_iter().partition(is_asked);
+        if let (Some(lines), true) = (&mut self.lines, others.asked.is_some() && asked.is_empty()) {
+            lines.expect_late();
+            if question::is_late(lines, line) {
+                return Ok(None);
+            }
+        }
+        let is_resting = |turn: &OpenTurn| matches!(turn.status.as_str(), "interrupted" | "waiting_budget");
+        let Some(turn) = view.turn.filter(|turn| !is_resting(turn)) else {
+            return if line.is_empty() { Ok(None) } else { self.send(line.to_owned()).await };
+        };
+        let seat = seat(self.context, &self.client, &self.way, self.answers, open, &mut self.lines, &mut self.own);
+        let mut follow = Follow::new(seat, turn.id);
+        follow.joined(asked, line).await?;
+        follow.waited(&new).await?;
+        let followed = follow.until_rest(&mut open.stream, None, &mut self.interrupts, None).await?;
+        Ok(self.took(followed))
     }
 
     /// Each line is a message; the last turn's end is the end of all.
@@ -228,8 +294,8 @@ impl Chat<'_> {
             if let Next::Leave(exit) = self.take_line(&line).await? {
                 return Ok(exit);
             }
-            if let Followed::Left = self.follow_open().await? {
-                return Ok(Exit::Interrupted);
+            if let Followed::Left(exit) = self.follow_open().await? {
+                return Ok(exit);
             }
         }
     }
@@ -263,16 +329,62 @@ impl Chat<'_> {
             if event.pos.is_some() {
                 continue;
             }
-            let mut shown = match (event.wire_type.as_str(), event.data["parts"][0]["text"].as_str()) {
-                ("message_added", Some(text)) => {
-                    let who = event.actor.as_ref().map_or("", |actor| actor.surface.as_deref().unwrap_or_default());
-                    format!("{} {}\n", look.paint(Tone::Name, &format!("{who}:")), tamed(text))
-                }
-                _ => String::new(),
-            };
-            let pieces = [printer.event(&event), printer.finish()].concat();
+            let mut shown = follow::said_elsewhere(&event, &self.own, &look).unwrap_or_default();
+            let asks = event.wire_type == "approval_requested" && matches!(self.answers, Answers::Person);
+            let pieces = if asks { printer.finish() } else { [printer.event(&event), printer.finish()].concat() };
             shown.extend(pieces.into_iter().map(|piece| piece.text));
+            self.keep_track(&event);
+            shown.push_str(&self.ask_next().await);
             prompt.print_above(shown);
+        }
+    }
+
+    /// The next question of somebody else's turn, as it is put above the prompt; nothing while one is there.
+    async fn ask_next(&mut self) -> String {
+        let Some(others) = self.others.as_mut().filter(|others| others.asked.is_none()) else { return String::new() };
+        let Some(event) = others.behind.pop_front() else { return String::new() };
+        others.asked = Some(call_of(&event).to_owned());
+        let mut written = None;
+        if let (Files::Here, Some(path)) = (self.context.files(), before::written_by(&event.data))
+            && let Ok(view) = self.client.session(&event.session_id).await
+        {
+            written = Some(Path::new(&view.workspace_path).join(path));
+        }
+        let asking = question::asking(&event.data, written.as_deref(), &terminal::stderr_look());
+        format!("{asking}{}\n", question::CHOICE)
+    }
+
+    /// What of somebody else is open after this event.
+    fn keep_track(&mut self, event: &Event) {
+        match event.wire_type.as_str() {
+            "turn_started" | "turn_resumed" | "budget_raised" => self.others = Some(Others::default()),
+            // It may have started a turn: what is typed next is taken after a look.
+            "message_added" => {
+                self.others.get_or_insert_default();
+            }
+            "approval_requested" if matches!(self.answers, Answers::Person) => {
+                self.others.get_or_insert_default().behind.push_back(event.clone());
+            }
+            "approval_granted" | "approval_denied" | "approval_expired" => self.forget_asked(Some(call_of(event))),
+            "cancel_requested" => self.forget_asked(None),
+            "turn_completed" | "turn_failed" | "turn_canceled" | "turn_expired" | "turn_interrupted"
+            | "budget_reached" => {
+                self.forget_asked(None);
+                self.others = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// This call needs no answer any more, or none does; what is typed for one that was asked about is no message.
+    fn forget_asked(&mut self, call: Option<&str>) {
+        let Some(others) = &mut self.others else { return };
+        let is_meant = |of: &str| call.is_none_or(|call| call == of);
+        others.behind.retain(|event| !is_meant(call_of(event)));
+        if others.asked.take_if(|asked| is_meant(asked)).is_some()
+            && let Some(lines) = &mut self.lines
+        {
+            lines.expect_late();
         }
     }
 
@@ -295,8 +407,8 @@ impl Chat<'_> {
     /// What the daemon refuses is told, and the chat goes on; what breaks it ends it.
     fn go_on_after(&mut self, done: anyhow::Result<()>) -> anyhow::Result<Next> {
         match done {
-            Err(error) if crate::exit::is_passing(&error) => {
-                self.last = crate::exit::report(&error, self.context.output);
+            Err(error) if exit::is_passing(&error) => {
+                self.last = exit::report(&error, self.context.output);
                 Ok(Next::GoOn)
             }
             done => done.map(|()| Next::GoOn),
@@ -305,6 +417,10 @@ impl Chat<'_> {
 
     async fn say(&mut self, text: &str) -> anyhow::Result<Next> {
         let done = self.send(text.to_owned()).await;
+        self.next_after(done)
+    }
+
+    fn next_after(&mut self, done: anyhow::Result<Option<Exit>>) -> anyhow::Result<Next> {
         match done {
             Ok(Some(exit)) => Ok(Next::Leave(exit)),
             Ok(None) => Ok(Next::GoOn),
@@ -316,28 +432,35 @@ impl Chat<'_> {
     async fn send(&mut self, text: String) -> anyhow::Result<Option<Exit>> {
         let text = talk::checked(text)?;
         if self.open.is_none() {
-            let new = NewTalk {
-                workspace: &self.workspace,
-                model: self.model.clone(),
-                answers: self.answers,
-                output_schema: None,
-            };
-            let session = talk::begin(&self.client, &self.way, &new, &text).await?;
+            let session = self.begin(&text).await?;
             self.open = Some(self.opened(session, 0));
         }
         let Some(open) = &mut self.open else { return Ok(None) };
-        let sent =
-            talk::send(&self.client, &self.way, &open.session, vec![Part::text(text)], &mut self.interrupts).await?;
-        let Sent::Taken { turn, interrupted } = sent else { return Ok(Some(Exit::Interrupted)) };
-        let follow =
-            Follow::new(seat(self.context, &self.client, &self.way, self.answers, open, &mut self.lines), turn);
+        let parts = vec![Part::text(text)];
+        let sending = talk::send(&self.client, &self.way, &open.session, parts, &mut self.interrupts);
+        let sent = standby::while_starting(self.context, sending).await.inspect_err(tell_unsent)?;
+        let Sent::Taken { turn, message, interrupted } = sent else { return Ok(Some(Exit::Interrupted)) };
+        self.own.push(message);
+        let seat = seat(self.context, &self.client, &self.way, self.answers, open, &mut self.lines, &mut self.own);
+        let follow = Follow::new(seat, turn);
         let followed = follow.until_rest(&mut open.stream, None, &mut self.interrupts, interrupted).await?;
         Ok(self.took(followed))
     }
 
+    async fn begin(&self, text: &str) -> anyhow::Result<String> {
+        let workspace = match &self.workspace {
+            Some(workspace) => workspace.clone(),
+            None => talk::workspace(Path::new("."), self.context.files())?,
+        };
+        let approval = permit::policy(self.approve, self.answers);
+        let new = NewTalk { workspace: &workspace, model: self.model.clone(), approval, output_schema: None };
+        let beginning = talk::begin(&self.client, &self.way, &new, text);
+        standby::while_starting(self.context, beginning).await.inspect_err(tell_unsent)
+    }
+
     fn took(&mut self, followed: Followed) -> Option<Exit> {
         match followed {
-            Followed::Left => Some(Exit::Interrupted),
+            Followed::Left(exit) => Some(exit),
             Followed::Rested(exit) => {
                 self.last = exit;
                 None
@@ -350,7 +473,8 @@ impl Chat<'_> {
         loop {
             let Some(open) = &mut self.open else { return Ok(Followed::Rested(self.last)) };
             let look = || self.client.session(&open.session);
-            let view = daemon::insist(&self.client, &self.way, look).await?;
+            let looking = daemon::insist(&self.client, &self.way, look);
+            let view = standby::while_starting(self.context, looking).await?;
             let Some(turn) = view.turn else { return Ok(Followed::Rested(self.last)) };
             match turn.status.as_str() {
                 "interrupted" => {
@@ -363,12 +487,12 @@ impl Chat<'_> {
                 }
                 _ => {}
             }
-            let seat = seat(self.context, &self.client, &self.way, self.answers, open, &mut self.lines);
+            let seat = seat(self.context, &self.client, &self.way, self.answers, open, &mut self.lines, &mut self.own);
             let mut follow = Follow::new(seat, turn.id);
             follow.waited(&view.approvals).await?;
             let followed = follow.until_rest(&mut open.stream, None, &mut self.interrupts, None).await?;
-            if self.took(followed).is_some() {
-                return Ok(Followed::Left);
+            if let Some(exit) = self.took(followed) {
+                return Ok(Followed::Left(exit));
             }
         }
     }
@@ -382,9 +506,7 @@ impl Chat<'_> {
             }
             Slash::Sessions => {
                 self.reach().await?;
-                let rows = lookup::sessions(&self.client, SESSIONS_SHOWN, &SessionFilter::default()).await?;
-                let lines = sessions::listed(&rows, terminal::stderr_look());
-                lines.iter().for_each(|line| terminal::note(&format!("{line}\n")));
+                asides::list(&self.client).await?;
             }
             Slash::Model(name) if self.open.is_none() => {
                 terminal::note(&format!("The next session has the model {}.\n", tamed(&name)));
@@ -404,33 +526,29 @@ impl Chat<'_> {
 
     /// Makes sure that the daemon is there, for calls that are made once.
     async fn reach(&self) -> anyhow::Result<()> {
-        Ok(daemon::insist(&self.client, &self.way, || self.client.health()).await.map(drop)?)
+        let reaching = daemon::insist(&self.client, &self.way, || self.client.health());
+        Ok(standby::while_starting(self.context, reaching).await.map(drop)?)
     }
 
     async fn obey_in(&mut self, session: String, slash: Slash) -> anyhow::Result<()> {
         self.reach().await?;
         let client = &self.client;
         match slash {
-            Slash::Show => {
-                let view = client.session(&session).await?;
-                session::described(&view).iter().for_each(|line| terminal::note(&format!("{line}\n")));
-            }
+            Slash::Show => asides::show(client, &session).await?,
             Slash::Model(name) => {
                 let patch = Patch { model: Some(name), ..Patch::default() };
                 let view = client.patch(&session, None, &patch).await?;
                 terminal::note(&format!("The next turn goes to {}.\n", tamed(&view.model)));
             }
-            Slash::Title(title) => {
-                client.patch(&session, None, &Patch { title: Some(title), ..Patch::default() }).await?;
-            }
+            Slash::Title(title) => asides::entitle(client, &session, title).await?,
             Slash::Fork => {
                 let fork = client.fork(&session, &Fork::default()).await?;
                 let view = client.session(&fork.session_id).await?;
                 terminal::note(&format!("You are in {} now; {session} stays as it is.\n", view.id));
                 self.open = Some(self.opened(view.id, view.seq));
             }
-            Slash::Approve => self.answer(&session, Verdict::Approve).await?,
-            Slash::Deny => self.answer(&session, Verdict::Deny).await?,
+            Slash::Approve => self.answer(&session, Verdict::Approve, None).await?,
+            Slash::Deny(why) => self.answer(&session, Verdict::Deny, why).await?,
             Slash::Cancel => {
                 client.cancel(&session, &Cancel::default()).await?;
             }
@@ -446,34 +564,46 @@ impl Chat<'_> {
         Ok(())
     }
 
-    async fn answer(&self, session: &str, action: Verdict) -> anyhow::Result<()> {
+    async fn answer(&self, session: &str, action: Verdict, reason: Option<String>) -> anyhow::Result<()> {
         let Some(first) = self.client.session(session).await?.approvals.into_iter().next() else {
             terminal::note("Nothing waits for a yes or no.\n");
             return Ok(());
         };
-        let answer = Approve { tool_call_id: first.tool_call_id, action, ..Approve::default() };
+        let answer = Approve { tool_call_id: first.tool_call_id, action, reason, ..Approve::default() };
         self.client.approve(session, &answer).await?;
         Ok(())
     }
 }
 
 fn seat<'l>(
-    context: &Context,
+    context: &'l Context,
     client: &Client,
     way: &Way,
     answers: Answers,
     open: &Open,
     lines: &'l mut Option<Lines>,
+    own: &'l mut Vec<String>,
 ) -> Seat<'l> {
     Seat {
-        output: context.output,
+        context,
         client: client.clone(),
         way: way.clone(),
-        files: context.files(),
         session: open.session.clone(),
         answers,
         frame: Frame::Chat,
         lines: lines.as_mut(),
+        own,
+    }
+}
+
+fn call_of(event: &Event) -> &str {
+    event.data["tool_call_id"].as_str().unwrap_or_default()
+}
+
+/// For a message that no daemon has taken.
+fn tell_unsent(error: &anyhow::Error) {
+    if !exit::is_passing(error) {
+        terminal::note("The message was not sent, as far as can be told from here.\n");
     }
 }
 

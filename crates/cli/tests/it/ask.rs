@@ -89,11 +89,18 @@ fn a_failed_turn_and_a_turn_out_of_time_exit_with_1() {
         folder.script(&json!({"name": "f", "steps": [{"do": [{"error": {"kind": "auth", "message": "no key"}}]}]}));
     let ran = folder.tenure(&["ask", "--model", &failing, "go"]).exits(1);
     assert!(ran.stderr.contains("no key") && ran.stderr.contains("failed:"), "{ran:?}");
+    let told = folder.tenure(&["ask", "--model", &failing, "--json", "go"]).exits(1).json_lines().pop().unwrap();
+    let (code, message) = (&told["error"]["code"], &told["error"]["message"]);
+    assert!(code.is_string() && message.as_str().unwrap().contains("no key"), "{told}");
     let stalling = folder.script(&json!({"name": "s", "steps": [{"do": [{"text": "wait"}, {"stall": true}]}]}));
     let ran = folder.tenure(&["ask", "--model", &stalling, "--timeout", "1", "--json", "go"]).exits(1);
     assert_eq!(ran.json_lines().last().unwrap()["status"], "canceled");
-    let ran = folder.tenure(&["ask", "--workspace", "/does/not/exist", "go"]).exits(2);
-    assert!(ran.stderr.contains("/does/not/exist"), "{ran:?}");
+    for command in [&["ask", "go"][..], &["chat", "--continue"]] {
+        let ran = folder.tenure(&[command, &["--workspace", "/does/not/exist"]].concat()).exits(2);
+        assert!(ran.stderr.contains("/does/not/exist"), "{ran:?}");
+    }
+    let ran = folder.tenure(&["ask", "--approve", "ask", "go"]).exits(2);
+    assert!(ran.stderr.contains("nobody here who could be asked"), "{ran:?}");
     let ran = folder.tenure(&["ask", "--model", "nobody/nothing", "go"]);
     assert!(matches!(ran.code, Some(1 | 4)), "{ran:?}");
 }
@@ -187,11 +194,11 @@ fn a_person_at_a_terminal_is_asked_in_place() {
     command.stdin(inner.try_clone().unwrap()).stderr(inner).stdout(Stdio::piped()).env_remove("NO_COLOR");
     let child = command.spawn().unwrap();
     drop(command);
-    screen.until("touch one\r\n[y] yes  [n] no  [s] yes, for this session > ");
+    screen.until("touch one\r\n[y] yes  [n] no  [s] yes, for this session  [?] help > ");
     screen.types("perhaps\n");
     screen.until("Please type y, n or s > ");
     screen.types("y\n");
-    screen.until("touch two␛[2J\r\n[y] yes  [n] no  [s] yes, for this session > ");
+    screen.until("touch two␛[2J\r\n[y] yes  [n] no  [s] yes, for this session  [?] help > ");
     screen.types("n\n");
     screen.until("completed: ");
     let ran = Ran::of(child.wait_with_output().unwrap()).exits(0);

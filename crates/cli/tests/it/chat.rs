@@ -49,11 +49,17 @@ async fn a_conversation_streams_asks_in_place_and_is_taken_up_again() {
     screen.types("/nope\n");
     screen.until("There is no /nope; /help lists what there is.");
     screen.until("[y] yes");
-    screen.types("/deny\n");
+    screen.types("?\n");
+    screen.until("the same tool with the same subject for the rest of this");
+    screen.until("[y] yes");
+    screen.types("/deny not that way\n");
     screen.until(
         "Allow apply_patch?\r\n  --- a/new.txt\r\n  +++ b/new.txt\r\n  @@ -1 +1,2 @@\r\n   one\r\n  +two\r\n[y] yes",
     );
     screen.types("y\n");
+    screen.until("shell: denied: not that way");
+    screen.until("✓ apply_patch");
+    screen.until("+1 -0");
     screen.until("All done.");
     screen.until(PROMPT);
     screen.types("/title Two words\r");
@@ -61,7 +67,11 @@ async fn a_conversation_streams_asks_in_place_and_is_taken_up_again() {
     screen.types("/tilte x\r");
     screen.until("There is no /tilte; /help lists what there is.");
     screen.until(PROMPT);
-    assert_eq!(screen.shown.matches("[y] yes").count(), 3, "a question is put once, and again after a wrong command");
+    assert_eq!(
+        screen.shown.matches("[y] yes").count(),
+        4,
+        "a question is put once, and again after a wrong command and help"
+    );
     screen.types("\u{4}");
     screen.until(&format!("The session stays: tenure chat --session {session}"));
     assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
@@ -97,6 +107,11 @@ async fn ctrl_c_cancels_the_turn_and_a_second_one_leaves() {
     screen.types("rather this\n");
     screen.until("passed on");
     screen.types("/show\n");
+    screen.until(&format!("session     {session}"));
+    screen.types("/title Another\n/sessions\n");
+    screen.until("Another");
+    screen.until("Another");
+    screen.types("/model other\n");
     screen.until("That can be done when the turn is over");
     let steered = watcher.wait_for_nth("second message", 2, |event| event.wire_type == "message_added").await;
     assert_eq!(steered.data["parts"][0]["text"], "rather this");
@@ -201,7 +216,7 @@ async fn a_line_typed_while_the_turn_is_canceled_is_the_next_message() {
     // The model had not finished its step, so it begins with it again.
     screen.until("Thinking");
     screen.types("/exit\n");
-    assert_eq!(wait_for_end(&mut child).await.code(), Some(130));
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
     assert_eq!(said(&daemon.client(), &session, Role::User).await, ["go", "later"]);
 }
 
@@ -215,7 +230,7 @@ async fn a_question_that_is_answered_elsewhere_ends_on_its_own_line_and_takes_no
     let session = daemon.session(&folder.workspace(), &model).await;
     let watcher = Watcher::start(&daemon, &session);
     let (mut screen, mut child) = chat(&folder, &["--session", &session, "go"]);
-    screen.until("touch first\r\n[y] yes  [n] no  [s] yes, for this session > ");
+    screen.until("touch first\r\n[y] yes  [n] no  [s] yes, for this session  [?] help > ");
     screen.types("y");
     screen.until("y");
     let asked = watcher.wait_for_type("approval_requested").await;
@@ -223,7 +238,7 @@ async fn a_question_that_is_answered_elsewhere_ends_on_its_own_line_and_takes_no
     let deny = Approve { tool_call_id, action: Verdict::Deny, ..Approve::default() };
     daemon.client().approve(&session, &deny).await.unwrap();
     screen.until("\r\nIt was denied elsewhere, by owner.\r\nLeft out, for it was typed for that question: y\r\n");
-    screen.until("touch second\r\n[y] yes  [n] no  [s] yes, for this session > ");
+    screen.until("touch second\r\n[y] yes  [n] no  [s] yes, for this session  [?] help > ");
     daemon.client().cancel(&session, &Cancel::default()).await.unwrap();
     screen.until("\r\nThe turn is canceled elsewhere, by owner.\r\n");
     screen.until("canceled: ");
@@ -264,7 +279,7 @@ async fn a_file_that_is_written_whole_is_shown_against_the_one_on_disk() {
     let (mut screen, mut child) = chat(&folder, &[&["--session", &session, "go"], named.as_slice()].concat());
     screen.until("Allow write_file?\r\n  old.txt (replaces the file if there is one)\r\n  +one\r\n  +2\r\n[y]");
     screen.types("/exit\n");
-    assert_eq!(wait_for_end(&mut child).await.code(), Some(130));
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
 }
 
 #[tokio::test]
@@ -317,10 +332,133 @@ async fn what_others_do_is_shown_above_the_prompt() {
     screen.until(PROMPT);
     screen.types("half a li");
     daemon.send(&session, "from elsewhere").await;
-    screen.until("http: from elsewhere");
+    screen.until("owner, elsewhere: from elsewhere");
     screen.until("To somebody else.");
     screen.until("half a li");
     screen.types("\u{15}/exit\r");
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn somebody_elses_turn_is_followed_answered_and_steered_from_the_prompt() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(folder.data()).await;
+    let gate = folder.path().join("gate");
+    let call = |name: &str| json!({"call": {"name": "shell", "input": {"command": format!("touch {name}")}}});
+    let gated = json!({"do": [{"text": "Working."}, {"wait_for": gate}]});
+    let steps = json!([{"do": [call("one"), call("two")]}, text("All done."), gated, text("Really done.")]);
+    let model = folder.script(&json!({"name": "s", "steps": steps}));
+    let session = daemon.session(&folder.workspace(), &model).await;
+    let (mut first, mut idle) = chat(&folder, &["--session", &session]);
+    first.until(PROMPT);
+    let (mut second, mut busy) = chat(&folder, &["--session", &session, "go"]);
+    second.until("[?] help > ");
+    first.until("owner, elsewhere: go");
+    first.until("Allow shell?");
+    first.until("touch one");
+    first.until("[y] yes");
+    first.types("y\r");
+    second.until("It was approved elsewhere, by owner.");
+    first.until("touch two\r\n[y] yes");
+    first.types("n\n");
+    for screen in [&mut first, &mut second] {
+        screen.until("All done.");
+        screen.until(PROMPT);
+    }
+    assert!(folder.workspace().join("one").exists() && !folder.workspace().join("two").exists());
+
+    second.types("more\r");
+    second.until("Working.");
+    first.until("owner, elsewhere: more");
+    first.types("a hint\r");
+    first.until("passed on: it is read before the next step");
+    second.until("owner, elsewhere: a hint");
+    std::fs::write(gate, "").unwrap();
+    for (screen, child) in [(&mut first, &mut idle), (&mut second, &mut busy)] {
+        screen.until("Really done.");
+        screen.until(PROMPT);
+        screen.types("/exit\r");
+        assert_eq!(wait_for_end(child).await.code(), Some(0));
+    }
+    assert_eq!(said(&daemon.client(), &session, Role::User).await, ["go", "more", "a hint"]);
+}
+
+#[tokio::test]
+async fn ctrl_d_leaves_a_turn_and_typing_does_not_tear_its_text() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(folder.data()).await;
+    let gate = folder.path().join("gate");
+    let call = json!({"call": {"name": "write_file", "input": {"path": "new.txt", "content": "one\n"}}});
+    let speaks = json!({"do": [{"text": "Thinking"}, {"wait_for": gate}, call]});
+    let model = folder.script(&json!({"name": "s", "steps": [speaks]}));
+    let (mut screen, mut child) = chat(&folder, &["--model", &model, "--approve", "ask", "go"]);
+    screen.until("Thinking");
+    assert!(!screen.echoes());
+    screen.types("rat\u{c}her this\n");
+    screen.until("\r\n> rather this\r\n");
+    screen.until("passed on");
+    assert!(!screen.shown.contains("^L"), "{}", screen.shown);
+    screen.types("\u{4}");
+    screen.until("Left; the turn goes its way.\r\n");
+    screen.until("The session stays: tenure chat --session ");
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
+    assert!(screen.echoes());
+
+    let (mut screen, mut child) = chat(&folder, &["--continue"]);
+    screen.until("; /help for help");
+    std::fs::write(gate, "").unwrap();
+    screen.until("[?] help > ");
+    screen.types("\u{4}");
+    screen.until("\r\nLeft; the turn goes its way.\r\n");
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
+
+    let sessions = daemon.client().list(2, None, &Default::default()).await.unwrap().sessions;
+    assert_eq!((sessions.len(), sessions[0].status.as_str()), (1, "waiting_approval"));
+}
+
+#[tokio::test]
+async fn a_terminal_is_given_back_when_the_chat_is_ended() {
+    let folder = Folder::new();
+    let stalls = json!({"do": [{"text": "Thinking"}, {"stall": true}]});
+    let model = folder.script(&json!({"name": "s", "steps": [stalls]}));
+    let (mut screen, mut child) = chat(&folder, &["--model", &model, "go"]);
+    screen.until("Thinking");
+    assert!(!screen.echoes());
+    crate::rig::signal(child.id(), rustix::process::Signal::TERM);
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(128 + 15));
+    assert!(screen.echoes());
+}
+
+#[tokio::test]
+async fn a_daemon_that_was_stopped_is_not_started_again() {
+    let folder = Folder::new();
+    let stalls = json!({"do": [{"text": "Thinking"}, {"stall": true}]});
+    let model = folder.script(&json!({"name": "s", "steps": [stalls]}));
+    let (mut screen, mut child) = chat(&folder, &["--model", &model, "go"]);
+    screen.until("Thinking");
+    folder.tenure(&["stop"]).exits(0);
+    screen.until("The daemon was stopped; the session stays");
+    screen.until("The session stays: tenure chat --session ");
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(3));
+    assert_eq!(folder.daemon_pid(), None);
+}
+
+#[tokio::test]
+async fn a_daemon_that_does_not_start_is_tried_again() {
+    let folder = Folder::new();
+    let model = folder.script(&json!({"name": "s", "steps": [text("One."), text("Two.")]}));
+    let (mut screen, mut child) = chat(&folder, &["--model", &model, "a"]);
+    screen.until("One.");
+    screen.until(PROMPT);
+    folder.config("nonsense = [");
+    crate::rig::signal(folder.daemon_pid().expect("it runs"), rustix::process::Signal::KILL);
+    screen.types("b\r");
+    screen.until("The daemon is gone, and no daemon could be started");
+    folder.config("");
+    screen.until("Started a daemon in the background: process ");
+    screen.until("Two.");
+    screen.until(PROMPT);
+    screen.types("/exit\r");
     assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
 }
 

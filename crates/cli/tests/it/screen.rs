@@ -39,6 +39,11 @@ impl Screen {
         self.outer.write_all(text.as_bytes()).unwrap();
     }
 
+    /// Whether the terminal shows what is typed.
+    pub fn echoes(&self) -> bool {
+        rustix::termios::tcgetattr(&self.outer).unwrap().local_modes.contains(rustix::termios::LocalModes::ECHO)
+    }
+
     /// Reads until the text has come after what was waited for before.
     #[track_caller]
     pub fn until(&mut self, text: &str) {

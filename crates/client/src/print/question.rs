@@ -6,6 +6,8 @@ use super::{Look, Tone, subject, tamed};
 
 /// How much of a call is shown when it is asked about.
 const CHARS_MAX: usize = 8000;
+/// The head of what is longer than this may be out of sight when its end is read.
+const HEAD_LOST_LINES: usize = 12;
 /// Longer texts are not compared.
 pub const COMPARED_BYTES_MAX: usize = 64 * 1024;
 
@@ -23,13 +25,32 @@ pub enum Before {
 
 /// All of what is asked about. It is not cut to the width: a person must see what they allow.
 pub fn question(data: &Value, before: &Before, look: &Look) -> String {
+    let lines = asked_about(data, before);
+    let shown = bounded(&lines, look);
+    match shown.lines().count() > HEAD_LOST_LINES {
+        true => format!("{shown}{}\n", look.paint(Tone::Ask, &look.line(&summary(data, &lines), 0))),
+        false => shown,
+    }
+}
+
+/// All in one line: tool, subject, and how many lines come and go.
+fn summary(data: &Value, lines: &[Line]) -> String {
+    let count =
+        |sign: char| lines.iter().filter(|(tone, line)| *tone != Some(Tone::Name) && line.starts_with(sign)).count();
+    let counts = match data["input"]["patch"].is_string() || data["input"]["content"].is_string() {
+        true => format!("  +{} -{}", count('+'), count('-')),
+        false => String::new(),
+    };
+    format!("{}  {}{counts}", data["name"].as_str().unwrap_or_default(), subject(data))
+}
+
+fn asked_about(data: &Value, before: &Before) -> Vec<Line> {
     let input = &data["input"];
-    let lines = match (&input["patch"], &input["path"], &input["content"]) {
+    match (&input["patch"], &input["path"], &input["content"]) {
         (Value::String(patch), _, _) => change(patch),
         (_, Value::String(path), Value::String(content)) => written(path, content, before),
         _ => subject(data).lines().map(|line| (None, line.to_owned())).collect(),
-    };
-    bounded(&lines, look)
+    }
 }
 
 type Line = (Option<Tone>, String);
@@ -117,14 +138,26 @@ mod tests {
     }
 
     #[test]
+    fn a_long_question_is_told_again_at_its_end() {
+        let (old, new) = ("old\n".repeat(30), "new\n".repeat(3));
+        let data = json!({"name": "write_file", "input": {"path": "a.txt", "content": new}});
+        let shown = question(&data, &Before::Text(old), &Look::PLAIN);
+        assert_eq!(shown.lines().last(), Some("write_file  a.txt  +3 -30"));
+        let patch = format!("--- a/b\n+++ b/b\n@@ -0,0 +1,20 @@\n{}", "+x\n".repeat(20));
+        let data = json!({"name": "apply_patch", "input": {"patch": patch}});
+        let shown = question(&data, &Before::Unseen, &Look::PLAIN);
+        assert_eq!(shown.lines().last(), Some("apply_patch  b  +20 -0"));
+    }
+
+    #[test]
     fn what_is_left_out_is_counted() {
         let line = "x".repeat(99);
         let text = format!("{line}\n").repeat(100);
         let data = json!({"input": {"path": "a", "content": text}});
         let shown = question(&data, &Before::Nothing, &Look::PLAIN);
         // The head has twelve characters, each line a hundred with its sign: the eightieth is cut.
-        assert_eq!(shown.lines().count(), 82);
-        assert_eq!(shown.lines().last(), Some("  … 20 more lines are left out"));
+        assert_eq!(shown.lines().count(), 83);
+        assert_eq!(shown.lines().nth(81), Some("  … 20 more lines are left out"));
         let data = json!({"input": {"command": "y".repeat(9000)}});
         let shown = question(&data, &Before::Unseen, &Look::PLAIN);
         assert_eq!(shown.lines().last(), Some("  … the rest of this line is left out"));

@@ -51,6 +51,14 @@ fn an_answer_streams_and_its_line_is_closed_before_a_note() {
 }
 
 #[test]
+fn a_change_tells_how_many_lines_came_and_went() {
+    let done = |files: Value| json!({"name": "w", "outcome": "finished", "ok": true, "duration_ms": 5, "detail": {"files": files}});
+    let two = json!([{"path": "a", "added": 2, "removed": 50}, {"path": "b", "added": 1, "removed": 0}]);
+    story(&[("tool_call_completed", done(two))], "✓ w  5 ms  +3 -50\n");
+    story(&[("tool_call_completed", done(json!([{"path": "a", "added": null, "removed": null}])))], "✓ w  5 ms\n");
+}
+
+#[test]
 fn text_that_never_streamed_is_shown_when_it_is_complete() {
     story(&[("model_output_completed", json!({"step": 1, "attempt": 1, "text": "Hello"}))], "[Hello][\n]");
     story(

@@ -1,0 +1,28 @@
+//! Commands that do not touch a turn: they are obeyed at the prompt and while a turn is open.
+
+use tenure_client::Client;
+use tenure_wire::{Patch, SessionFilter};
+
+use super::super::{session, sessions};
+use crate::{lookup, terminal};
+
+/// How many sessions are listed.
+const SESSIONS_SHOWN: usize = 10;
+
+pub async fn show(client: &Client, id: &str) -> anyhow::Result<()> {
+    let view = client.session(id).await?;
+    session::described(&view).iter().for_each(|line| terminal::note(&format!("{line}\n")));
+    Ok(())
+}
+
+pub async fn list(client: &Client) -> anyhow::Result<()> {
+    let rows = lookup::sessions(client, SESSIONS_SHOWN, &SessionFilter::default()).await?;
+    let lines = sessions::listed(&rows, terminal::stderr_look());
+    lines.iter().for_each(|line| terminal::note(&format!("{line}\n")));
+    Ok(())
+}
+
+pub async fn entitle(client: &Client, id: &str, title: String) -> anyhow::Result<()> {
+    client.patch(id, None, &Patch { title: Some(title), ..Patch::default() }).await?;
+    Ok(())
+}
