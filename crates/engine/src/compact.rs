@@ -52,9 +52,8 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// `None` where nothing can go: all that is there has to stay.
-    pub(crate) fn make(entries: &[Entry], model: &dyn Model, gauge: Gauge) -> Option<Plan> {
-        let window = model.window();
-        let weights: Vec<u64> = entries.iter().map(|entry| gauge.read(model.count_message(&entry.message))).collect();
+    pub(crate) fn make(entries: &[Entry], window: Option<u64>, gauge: Gauge) -> Option<Plan> {
+        let weights: Vec<u64> = entries.iter().map(|entry| gauge.read(tokens::of_message(&entry.message))).collect();
         let first = first_kept(entries, &weights, window.map_or(KEPT_TOKENS, |window| window / KEPT_SHARE));
         let (gone, kept) = entries.split_at(first);
         let kept_from = kept.first()?.seq;

@@ -252,7 +252,7 @@ impl Warm {
         let model = self.shared.parts.models.resolve(&name)?;
         let entries = self.transcript.as_ref().map(|transcript| transcript.entries()).unwrap_or_default();
         let nothing = || Fault::new(FaultKind::BadRequest, "there is nothing that could be left out");
-        let plan = Plan::make(entries, &*model, self.gauge).ok_or_else(nothing)?;
+        let plan = Plan::make(entries, model.window(), self.gauge).ok_or_else(nothing)?;
         let turn_id = self.state.turn.as_ref().map(|turn| turn.id).or(self.state.last_turn_id).ok_or_else(nothing)?;
         let meta = RequestMeta { session_id: self.id, turn_id, step: 0, attempt, purpose: Purpose::Summary };
         let request = ModelRequest {
