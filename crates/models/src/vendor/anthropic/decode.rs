@@ -74,21 +74,16 @@ struct End {
 }
 
 #[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-#[expect(clippy::enum_variant_names, reason = "they are the vendor's words")]
+#[serde(tag = "type")]
 enum Delta {
-    TextDelta {
-        text: String,
-    },
-    InputJsonDelta {
-        partial_json: String,
-    },
-    ThinkingDelta {
-        thinking: String,
-    },
-    SignatureDelta {
-        signature: String,
-    },
+    #[serde(rename = "text_delta")]
+    Text { text: String },
+    #[serde(rename = "input_json_delta")]
+    InputJson { partial_json: String },
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: String },
+    #[serde(rename = "signature_delta")]
+    Signature { signature: String },
     #[serde(other)]
     Other,
 }
@@ -178,13 +173,13 @@ impl Messages {
             return Err(malformed("a delta for a block that was not begun"));
         };
         match (delta, open) {
-            (Delta::TextDelta { text }, _) => out.push(ModelEvent::Text(text)),
-            (Delta::ThinkingDelta { thinking }, _) => out.push(ModelEvent::Thinking(thinking)),
-            (Delta::SignatureDelta { signature: more }, Open::Thinking { signature }) => signature.push_str(&more),
-            (Delta::InputJsonDelta { partial_json }, Open::Call { index }) => {
+            (Delta::Text { text }, _) => out.push(ModelEvent::Text(text)),
+            (Delta::Thinking { thinking }, _) => out.push(ModelEvent::Thinking(thinking)),
+            (Delta::Signature { signature: more }, Open::Thinking { signature }) => signature.push_str(&more),
+            (Delta::InputJson { partial_json }, Open::Call { index }) => {
                 out.push(ModelEvent::CallArguments { index: *index, text: partial_json });
             }
-            (Delta::InputJsonDelta { .. } | Delta::SignatureDelta { .. } | Delta::Other, _) => {}
+            (Delta::InputJson { .. } | Delta::Signature { .. } | Delta::Other, _) => {}
         }
         Ok(())
     }
