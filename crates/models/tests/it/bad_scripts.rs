@@ -18,7 +18,7 @@ fn the_script_as_a_whole() {
     check("{}", "missing field `steps` at line 1 column 2");
     check(
         r#"{"steps": [], "stps": 1}"#,
-        "unknown field `stps`, expected one of `name`, `steps`, `after`, `price`, `takes`, `patience` \
+        "unknown field `stps`, expected one of `name`, `steps`, `after`, `price`, `takes`, `patience`, `window`, `summary` \
          at line 1 column 20",
     );
     check(
