@@ -67,10 +67,11 @@ impl Plan {
     pub(crate) fn make(entries: &[Entry], model: &dyn Model, room: &Room) -> Option<Plan> {
         let weigh = |entry: &Entry| room.gauge.read(model.count_message(&entry.message));
         let weights: Vec<u64> = entries.iter().map(weigh).collect();
-        let tokens_before = room.overhead + weights.iter().sum::<u64>();
+        let said: u64 = weights.iter().sum();
+        let tokens_before = room.overhead + said;
         // Whatever a window is said to be: what is there now was too much, or more than somebody wanted.
         let tokens_max = room.window.map_or(tokens_before, |window| window.min(tokens_before));
-        let first = first_kept(entries, &weights, tokens_max / KEPT_SHARE);
+        let first = first_kept(entries, &weights, tokens_max.min(said) / KEPT_SHARE);
         let (gone, kept) = entries.split_at(first);
         let kept_from = kept.first()?.seq;
         // A summary of nothing but a summary gains nothing.

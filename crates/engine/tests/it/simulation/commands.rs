@@ -98,7 +98,7 @@ fn command(dice: &mut Dice, record: &Record, count: &mut u64) -> Command {
             Some(turn_id) => Command::Resume { turn_id },
             None => Command::StartTurn,
         },
-        21 if dice.chance(30) => Command::Compact,
+        21 if dice.chance(80) => Command::Compact,
         22 if dice.chance(50) => attach(dice),
         23 if dice.chance(12) => Command::End { reason: dice.pick(&[None, Some("enough".to_owned())]) },
         _ => update(dice, record),

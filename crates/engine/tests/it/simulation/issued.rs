@@ -175,7 +175,11 @@ impl Issued {
                 update.title.is_none() && update.policy.is_none() && update.labels.is_none()
             }
             (Command::Attach { attachment }, Answer::Attached { attachment: told }) => told == attachment,
-            (Command::Compact, Answer::Compacting { .. }) => record.state.compaction.is_some(),
+            // One was under way then; it may be over by now.
+            (Command::Compact, Answer::Compacting { seq }) => {
+                let begun = |event: &tenure_core::event::Event| matches!(event.body, Body::CompactionStarted(_));
+                record.events.iter().take(*seq as usize).any(begun)
+            }
             (Command::End { .. }, Answer::Ended { status }) => status == "canceled",
             _ => false,
         };
