@@ -28,8 +28,8 @@ fn words(script: &Script, request: &ModelRequest) -> String {
     if script.name.is_empty() {
         format!(
             "I am the scripted stand-in of Tenure: no model, no network, no intelligence. {asked}\n\n\
-             To see tools at work, try the model `scripted:demo`, or play a script of your own with \
-             `scripted:/path/to/script.json`. Real models come with a later version."
+             `tenure models` tells how to get a real one: with a vendor's key, or a server on this machine. To see \
+             tools at work, run `tenure demo`, or play a script of your own with `scripted:/path/to/script.json`."
         )
     } else {
         format!("The script “{}” has nothing more to say; it has no intelligence of its own. {asked}", script.name)
