@@ -26,7 +26,7 @@ pub struct CompactionPolicy {
     pub auto: bool,
     /// It begins, beside the turn, when the context takes this share of the model's window.
     pub from_percent: u8,
-    /// From this share on the turn waits for it.
+    /// From this share on the turn waits for it; where it is the smaller one, as soon as it begins.
     pub block_percent: u8,
 }
 
@@ -42,7 +42,7 @@ impl CompactionPolicy {
     }
 
     pub fn is_sane(&self) -> bool {
-        0 < self.from_percent && self.from_percent <= self.block_percent && self.block_percent <= 100
+        [self.from_percent, self.block_percent].iter().all(|percent| (1..=100).contains(percent))
     }
 }
 

@@ -54,7 +54,7 @@ partial! {
         auto: bool,
         /// It begins, beside the turn, when the context takes this share of the model's window.
         from_percent: u8,
-        /// From this share on the turn waits for it.
+        /// From this share on the turn waits for it; where it is the smaller one, as soon as it begins.
         block_percent: u8,
     }
     /// When a tool call needs a yes.

@@ -43,7 +43,7 @@ fn check_policy(policy: &Policy) -> Result<(), Refusal> {
     if !policy.compaction.is_sane() {
         return Err(Refusal::new(
             "unsupported_policy",
-            "compaction needs 0 < from_percent <= block_percent <= 100",
+            "compaction needs from_percent and block_percent from 1 to 100",
             "leave compaction out for 80 and 95",
         ));
     }

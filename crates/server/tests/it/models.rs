@@ -136,6 +136,6 @@ async fn when_it_begins_is_a_policy() {
     assert_eq!(compacted["data"]["trigger"], "threshold");
     let policy = daemon.get(&format!("/v1/sessions/{session}")).await.ok()["policy"]["compaction"].clone();
     assert_eq!(policy, json!({ "auto": true, "from_percent": 10, "block_percent": 20 }));
-    let never = json!({ "policy": { "compaction": { "from_percent": 90, "block_percent": 50 } } });
+    let never = json!({ "policy": { "compaction": { "from_percent": 0, "block_percent": 50 } } });
     daemon.post("/v1/sessions", daemon.create_body(never)).await.refused(400, "unsupported_policy");
 }

@@ -252,7 +252,7 @@ fn said_of_field(name: &str, field: &str, schema: &mut Value, place: Place) {
             json!({ "minimum": 1, "maximum": super::super::query::PAGE_MAX, "default": super::super::query::PAGE_DEFAULT })
         }
         ("", "wait_ms") => json!({ "maximum": tenure_wire::WAIT_MS_MAX }),
-        ("", "label" | "role" | "text") => line(limits.name_chars_max),
+        ("", "label" | "role" | "text" | "provider") => line(limits.name_chars_max),
         _ if place != Place::Request => return,
         (_, "idempotency_key") => json!({ "pattern": KEY }),
         ("SendMessage", "role") => {
@@ -271,6 +271,7 @@ fn said_of_field(name: &str, field: &str, schema: &mut Value, place: Place) {
         }
         (_, "reason") => json!({ "maxLength": limits.reason_chars_max }),
         (_, "memory") => json!({ "maxLength": limits.memory_bytes_max }),
+        ("CompactionPolicy", "from_percent" | "block_percent") => json!({ "minimum": 1, "maximum": 100 }),
         // Reviews come later.
         ("Policy", "patch_review") => return *schema = json!({ "const": "off" }),
         ("ApprovalPolicy", "require_for_tools") => {
