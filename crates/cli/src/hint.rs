@@ -193,6 +193,7 @@ mod tests {
         "bad_workspace",
         "budget_lowered",
         "disk_refused",
+        "file_damaged",
         "internal",
         "not_allowed",
         "nothing_to_send",
@@ -200,6 +201,7 @@ mod tests {
         "rotated_enough",
         "session_busy",
         "session_damaged",
+        "session_purged",
         "shutting_down",
         "token_expired",
         "too_fast",
@@ -212,6 +214,7 @@ mod tests {
         "unauthorized",
         "unknown_artifact",
         "unknown_attachment",
+        "unsupported_coding",
         "unsupported_part",
     ];
 
