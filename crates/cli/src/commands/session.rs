@@ -15,7 +15,7 @@ mod copies;
 mod gaps;
 
 use self::gaps::Gaps;
-use super::Context;
+use super::{Context, sessions::stands};
 use crate::{
     count::{counted, within},
     daemon::{self, Way},
@@ -214,7 +214,8 @@ pub(super) fn described(view: &SessionView) -> Vec<String> {
     if let Some(title) = &view.title {
         row("title", title);
     }
-    row("status", &view.status);
+    let turn_status = view.turn.as_ref().map(|turn| turn.status.as_str());
+    row("status", stands(&view.status, turn_status));
     if !view.labels.is_empty() {
         row("labels", &view.labels.join(", "));
     }
@@ -232,6 +233,11 @@ pub(super) fn described(view: &SessionView) -> Vec<String> {
     if let Some(turn) = &view.turn {
         let active = span(turn.spent.active_ms);
         row("turn", &format!("{}  {}, step {}, active for {active}", turn.id, turn.status, turn.step));
+        for call in &turn.unknown_calls {
+            let about = subject(&json!({ "input": call.input }));
+            row("unknown", &format!("{}  {}: {about}", call.id, call.name));
+            row("", "A crash cut this call. It is not run again: look whether it did its work.");
+        }
     }
     for queued in &view.queue {
         row("queued", queued);
@@ -244,7 +250,23 @@ pub(super) fn described(view: &SessionView) -> Vec<String> {
         let about = subject(&json!({"input": approval.input, "subject": approval.subject}));
         row("waits", &format!("{}  {}: {about}", approval.tool_call_id, approval.name));
     }
+    for step in next_steps(view) {
+        row("next", &step);
+    }
     lines
+}
+
+/// What a person can do where the session does not go on by itself.
+fn next_steps(view: &SessionView) -> Vec<String> {
+    let id = &view.id;
+    match view.turn.as_ref().map(|turn| turn.status.as_str()) {
+        Some("interrupted") => vec![
+            format!("tenure session resume {id}    lets the turn go on"),
+            format!("tenure cancel {id}            gives it up"),
+        ],
+        Some("waiting_approval") => vec![format!("tenure approve {id}    or deny")],
+        _ => vec![],
+    }
 }
 
 async fn messages(context: &Context, client: &Client, given: &str) -> anyhow::Result<Exit> {
@@ -290,7 +312,7 @@ pub(super) fn spoken(message: &Message, look: Look) -> Vec<String> {
             Part::Image { r#ref, .. } | Part::Audio { r#ref, .. } | Part::File { r#ref, .. } => tamed(r#ref),
         };
         let most = if message.role == Role::Tool { TOOL_LINES_MAX } else { usize::MAX };
-        lines.extend(text.lines().take(most).map(|line| format!("  {line}")));
+        lines.extend(text.lines().take(most).map(|line| format!("  {}", look.folded_behind(2, line))));
         let left = text.lines().count().saturating_sub(most);
         if left > 0 {
             lines.push(look.paint(Tone::Faint, &format!("  … {}", counted(left as u64, "more line"))));
@@ -414,11 +436,20 @@ async fn compact(context: &Context, client: &Client, given: &str) -> anyhow::Res
 
 async fn resume(context: &Context, client: &Client, given: &str) -> anyhow::Result<Exit> {
     let session = lookup::session(client, given).await?;
-    let nothing = || {
-        let hint = "only an interrupted turn can be resumed; `tenure ask --session SESSION` starts another";
-        Problem::refused("no_open_turn", "this session has no open turn", hint)
+    let view = client.session(&session).await?;
+    let Some(turn) = view.turn else {
+        return Err(match view.status.as_str() {
+            "active" => {
+                let hint = format!("`tenure ask --session {session} TEXT` starts another turn");
+                Problem::refused("no_open_turn", "this session has no open turn that could go on", hint)
+            }
+            status => {
+                let hint = format!("`tenure session fork {session}` makes one that goes on from there");
+                Problem::refused("session_ended", format!("this session has ended: {status}"), hint)
+            }
+        }
+        .into());
     };
-    let turn = client.session(&session).await?.turn.ok_or_else(nothing)?;
     let resumed = client.resume(&session, &turn.id).await?;
     match context.output {
         terminal::Output::Json => terminal::print_json(&resumed)?,
