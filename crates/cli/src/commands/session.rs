@@ -202,14 +202,22 @@ async fn show(context: &Context, client: &Client, given: &str) -> anyhow::Result
     let view = client.session(&session).await?;
     match context.output {
         terminal::Output::Json => terminal::print_json(&view)?,
-        terminal::Output::Text => described(&view).iter().try_for_each(|line| terminal::print_line(line))?,
+        terminal::Output::Text => {
+            described(&view, terminal::stdout_look()).iter().try_for_each(|line| terminal::print_line(line))?
+        }
     }
     Ok(Exit::Ok)
 }
 
-pub(super) fn described(view: &SessionView) -> Vec<String> {
+/// How much room the names of what is shown take.
+const NAMES: usize = 12;
+
+pub(super) fn described(view: &SessionView, look: Look) -> Vec<String> {
     let mut lines = vec![];
-    let mut row = |name: &str, value: &str| lines.push(format!("{name:<10}  {}", tamed(&value.replace('\n', "⏎"))));
+    let mut row = |name: &str, value: &str| {
+        let value = look.folded_behind(NAMES, &tamed(&value.replace('\n', "⏎")));
+        lines.push(format!("{name:<NAMES$}{value}"));
+    };
     row("session", &view.id);
     if let Some(title) = &view.title {
         row("title", title);
@@ -250,22 +258,22 @@ pub(super) fn described(view: &SessionView) -> Vec<String> {
         let about = subject(&json!({"input": approval.input, "subject": approval.subject}));
         row("waits", &format!("{}  {}: {about}", approval.tool_call_id, approval.name));
     }
-    for step in next_steps(view) {
-        row("next", &step);
+    for (command, what) in next_steps(view) {
+        row("next", &format!("tenure {command} {}", view.id));
+        row("", what);
     }
     lines
 }
 
-/// What a person can do where the session does not go on by itself.
-fn next_steps(view: &SessionView) -> Vec<String> {
-    let id = &view.id;
+/// What a person can do where the session does not go on by itself: commands, and what they do.
+fn next_steps(view: &SessionView) -> &'static [(&'static str, &'static str)] {
     match view.turn.as_ref().map(|turn| turn.status.as_str()) {
-        Some("interrupted") => vec![
-            format!("tenure session resume {id}    lets the turn go on"),
-            format!("tenure cancel {id}            gives it up"),
+        Some("interrupted") => &[
+            ("session resume", "lets the turn go on; the model is told what is unknown"),
+            ("cancel", "gives the turn up"),
         ],
-        Some("waiting_approval") => vec![format!("tenure approve {id}    or deny")],
-        _ => vec![],
+        Some("waiting_approval") => &[("approve", "says yes to what waits; `tenure deny` says no")],
+        _ => &[],
     }
 }
 
@@ -350,7 +358,9 @@ async fn change(context: &Context, client: &Client, given: &str, patch: &Patch) 
     let view = client.patch(&session, None, patch).await?;
     match context.output {
         terminal::Output::Json => terminal::print_json(&view)?,
-        terminal::Output::Text => described(&view).iter().try_for_each(|line| terminal::print_line(line))?,
+        terminal::Output::Text => {
+            described(&view, terminal::stdout_look()).iter().try_for_each(|line| terminal::print_line(line))?
+        }
     }
     Ok(Exit::Ok)
 }

@@ -149,12 +149,17 @@ fn is_past(at: &str) -> bool {
     serde_json::from_value::<Timestamp>(at.into()).is_ok_and(|at| u128::from(at.ms()) <= now)
 }
 
+/// To the minute.
+fn short(at: &str) -> String {
+    at.get(..16).map_or_else(|| at.to_owned(), |minute| format!("{minute}Z"))
+}
+
 fn line(token: &TokenView) -> String {
-    let ends = token.expires_at.as_ref().map_or(String::new(), |at| match is_past(at) {
-        true => format!("  EXPIRED {at}"),
-        false => format!("  until {at}"),
+    let ends = token.expires_at.as_deref().map_or(String::new(), |at| match is_past(at) {
+        true => format!("  EXPIRED {}", short(at)),
+        false => format!("  until {}", short(at)),
     });
-    let earlier = token.earlier_until.as_ref().filter(|at| !is_past(at));
-    let earlier = earlier.map_or(String::new(), |at| format!("  the one before until {at}"));
-    format!("{:<20}  …{}  made {}{ends}{earlier}", token.name, token.last4, token.created_at)
+    let earlier = token.earlier_until.as_deref().filter(|at| !is_past(at));
+    let earlier = earlier.map_or(String::new(), |at| format!("  the one before until {}", short(at)));
+    format!("{:<20}  …{}  made {}{ends}{earlier}", token.name, token.last4, short(&token.created_at))
 }

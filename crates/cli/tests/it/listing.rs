@@ -45,7 +45,7 @@ async fn each_session_is_told_with_what_it_does() {
     let shown = folder.tenure(&["session", "show", &works]).exits(0).stdout;
     let unknown = format!("unknown     {}  shell: sleep 600\n", call.as_str().unwrap());
     assert!(shown.contains(&unknown) && shown.contains("status      interrupted\n"), "{shown}");
-    assert!(shown.contains(&format!("tenure session resume {works} ")), "{shown}");
+    assert!(shown.contains(&format!("tenure session resume {works}\n")), "{shown}");
 }
 
 #[test]

@@ -46,11 +46,10 @@ impl Look {
         cut(&tamed(&text.replace('\n', "⏎").replace('\t', " ")), room)
     }
 
-    /// Sentences broken between words, where the terminal would break within one. Lines that begin with a space are no
-    /// sentences and stay as they are.
+    /// Sentences broken between words, where the terminal would break within one; a line keeps its indentation.
     pub fn folded(&self, text: &str) -> String {
         let most = if self.width == Self::PLAIN.width { usize::MAX } else { self.width };
-        let fold = |line: &str| match line.starts_with(' ') || columns(line) <= most {
+        let fold = |line: &str| match columns(line) <= most {
             true => line.to_owned(),
             false => broken(line, most),
         };
@@ -123,23 +122,23 @@ pub fn cut_front(text: &str, room: usize) -> String {
     format!("…{}", &text[begin..])
 }
 
-/// Lines of whole words, each as long as fits.
-fn broken(line: &str, room: usize) -> String {
-    let (mut lines, mut last) = (String::new(), 0);
-    for word in line.split(' ') {
+/// Lines of whole words, each as long as fits and behind the same blanks.
+fn broken(line: &str, most: usize) -> String {
+    let words = line.trim_start_matches(' ');
+    let blanks = &line[..line.len() - words.len()];
+    let (mut lines, mut last) = (blanks.to_owned(), blanks.len());
+    for (at, word) in words.split(' ').enumerate() {
         let wide = columns(word);
-        match last {
-            0 => last = wide,
-            _ if last + 1 + wide > room => {
-                lines.push('\n');
-                last = wide;
-            }
-            _ => {
-                lines.push(' ');
-                last += 1 + wide;
-            }
+        if at > 0 && last + 1 + wide > most {
+            lines.push('\n');
+            lines.push_str(blanks);
+            last = blanks.len();
+        } else if at > 0 {
+            lines.push(' ');
+            last += 1;
         }
         lines.push_str(word);
+        last += wide;
     }
     lines
 }
@@ -200,7 +199,8 @@ mod tests {
     fn sentences_are_broken_between_words() {
         let look = Look { width: 12, ..Look::PLAIN };
         assert_eq!(look.folded("it is at 127.0.0.1:8787 now"), "it is at\n127.0.0.1:8787\nnow");
-        assert_eq!(look.folded("short\n  no sentence, so not broken"), "short\n  no sentence, so not broken");
+        assert_eq!(look.folded("short\n  behind two blanks"), "short\n  behind two\n  blanks");
+        assert_eq!(look.folded_behind(30, "behind thirty of them"), format!("behind thirty of\n{:30}them", ""));
         let long = "word ".repeat(1000);
         assert_eq!(Look::PLAIN.folded(&long), long);
     }

@@ -200,7 +200,7 @@ fn confirmed(session: &str, title: Option<&str>) -> anyhow::Result<bool> {
         return Err(Problem::usage(message, "say --yes if that is what you want").into());
     }
     let title = title.map(|title| format!(" ({})", tamed(title))).unwrap_or_default();
-    terminal::note(&format!("Remove {session}{title} for ever? [y/N] "));
+    terminal::note(&terminal::stderr_look().folded(&format!("Remove {session}{title} for ever? [y/N] ")));
     io::stderr().flush()?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
