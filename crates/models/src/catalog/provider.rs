@@ -143,6 +143,8 @@ pub struct Provider {
     endpoint: Arc<Endpoint>,
     /// At its built-in address a vendor lets nobody in without a key; and who names a variable for it means it.
     needs_key: bool,
+    /// The variable that names another address than the built-in one.
+    url_variable: Option<&'static str>,
     takes: Vec<PartKind>,
     aliases: &'static [(&'static str, &'static str)],
 }
@@ -175,11 +177,12 @@ impl BuiltIn {
         config: ProviderConfig,
         variable: &impl Fn(&str) -> Option<String>,
     ) -> Result<Provider, Mistake> {
-        let from_variable = self.url_variables.iter().find_map(|name| set(variable, name));
+        let from_variable = self.url_variables.iter().find_map(|name| Some((*name, set(variable, name)?)));
+        let url_variable = from_variable.as_ref().map(|(name, _)| *name).filter(|_| config.base_url.is_none());
         let elsewhere = config
             .base_url
             .clone()
-            .or_else(|| from_variable.map(|url| format!("{}{}", with_scheme(&url), self.version)));
+            .or_else(|| from_variable.map(|(_, url)| format!("{}{}", with_scheme(&url), self.version)));
         let base_url = checked(self.name, elsewhere.as_deref().unwrap_or(self.base_url))?;
         let moved = base_url.trim_end_matches('/') != self.base_url;
         // Who imitates OpenAI seldom knows more than Chat Completions.
@@ -203,6 +206,7 @@ impl BuiltIn {
             wire: config.wire.unwrap_or(wire),
             endpoint: Arc::new(endpoint),
             needs_key: says_variable || (!self.key_variables.is_empty() && !moved),
+            url_variable: url_variable.filter(|_| moved),
             takes: self.takes.to_vec(),
             aliases: self.aliases,
         })
@@ -230,7 +234,8 @@ fn own(name: &str, config: ProviderConfig, variable: &impl Fn(&str) -> Option<St
         proxy: config.proxy,
     };
     let wire = config.wire.unwrap_or(Wire::Chat);
-    Ok(Provider { wire, needs_key, endpoint: Arc::new(endpoint), takes: ALL_PARTS.to_vec(), aliases: &[] })
+    let (takes, endpoint) = (ALL_PARTS.to_vec(), Arc::new(endpoint));
+    Ok(Provider { wire, needs_key, url_variable: None, endpoint, takes, aliases: &[] })
 }
 
 impl Provider {
@@ -249,6 +254,11 @@ impl Provider {
     /// The variable that its key is looked for in.
     pub fn key_variable(&self) -> Option<&str> {
         self.endpoint.key_variable.as_deref()
+    }
+
+    /// The variable that gave its address, where that is not the built-in one.
+    pub fn url_variable(&self) -> Option<&'static str> {
+        self.url_variable
     }
 
     pub fn has_key(&self) -> bool {
