@@ -7,7 +7,7 @@ use tenure_client::{
 };
 use tenure_wire::{Budgets, SessionView};
 
-use crate::{count::within, span, terminal};
+use crate::{count::within, exit::Problem, span, terminal};
 
 const HEADING: &str = "Limits of each turn";
 const MICRO: u64 = 1_000_000;
@@ -36,6 +36,16 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// The same for a command that may also go on with a session that is there.
+    pub fn of_new(&self, goes_on: bool) -> Result<Option<Budgets>, Problem> {
+        let budgets = self.budgets();
+        if goes_on && budgets.is_some() {
+            let hint = "`tenure session change SESSION` with the same options raises those of a session";
+            return Err(Problem::usage("limits are said when a session is made", hint));
+        }
+        Ok(budgets)
+    }
+
     /// What was said, if anything was.
     pub fn budgets(&self) -> Option<Budgets> {
         let of = |limit: Option<Limit>| limit.map(|Limit(limit)| limit);

@@ -81,10 +81,7 @@ pub struct Arguments {
 
 pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
     let text = text_of(&arguments.text)?;
-    if arguments.session.is_some() && arguments.limits.budgets().is_some() {
-        let hint = "`tenure session change SESSION` with the same options raises those of a session";
-        return Err(Problem::usage("limits are said when a session is made", hint).into());
-    }
+    let budgets = arguments.limits.of_new(arguments.session.is_some())?;
     let attached = attach::read(&arguments.attach)?;
     let output_schema = arguments.schema.as_deref().map(schema_of).transpose()?;
     let frame = if output_schema.is_some() { Frame::Final } else { Frame::Once };
@@ -97,7 +94,7 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
         None => {
             let workspace = talk::workspace(&arguments.workspace, context.files())?;
             let approval = permit::policy(arguments.approve, answers);
-            let (model, budgets) = (arguments.model.clone(), arguments.limits.budgets());
+            let model = arguments.model.clone();
             let new = NewTalk { workspace: &workspace, model, approval, output_schema, budgets };
             (talk::begin(&client, &way, &new, &text).await?, 0)
         }

@@ -16,7 +16,7 @@ use tenure_client::{
     Client, EventStream, Until,
     print::{Detail, Printer, Tone, tamed},
 };
-use tenure_wire::{Approval, Event, OpenTurn, Part, SessionFilter, SessionRow, SessionView};
+use tenure_wire::{Approval, Budgets, Event, OpenTurn, Part, SessionFilter, SessionRow, SessionView};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
@@ -102,8 +102,8 @@ struct Chat<'a> {
     /// For the next new session.
     model: Option<String>,
     approve: Option<Permit>,
-    /// Of new sessions.
-    limits: Limits,
+    /// What turns of new sessions may use.
+    budgets: Option<Budgets>,
     answers: Answers,
     lines: Option<Lines>,
     /// The messages that were said here, by their ids.
@@ -146,7 +146,7 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
         workspace,
         model: arguments.model.clone(),
         approve: arguments.approve,
-        limits: arguments.limits.clone(),
+        budgets: arguments.limits.of_new(arguments.session.is_some() || arguments.go_on)?,
         answers,
         lines: if person { Some(Lines::of_terminal()?) } else { None },
         own: vec![],
@@ -461,7 +461,7 @@ impl Chat<'_> {
             None => talk::workspace(Path::new("."), self.context.files())?,
         };
         let approval = permit::policy(self.approve, self.answers);
-        let (model, budgets) = (self.model.clone(), self.limits.budgets());
+        let (model, budgets) = (self.model.clone(), self.budgets.clone());
         let new = NewTalk { workspace: &workspace, model, approval, output_schema: None, budgets };
         let beginning = talk::begin(&self.client, &self.way, &new, text);
         standby::while_starting(self.context, beginning).await.inspect_err(tell_unsent)

@@ -60,7 +60,7 @@ fn tell_unlike(context: &Context, list: &ModelList) {
 fn told(list: &ModelList, all: bool, look: Look) -> Vec<String> {
     let shown: Vec<&ModelView> = list.models.iter().filter(|model| all || model.ready).collect();
     let mut lines = table(&shown, look);
-    let mut notes = vec![format!("Sessions that name none have {}.", tamed(&list.default_model))];
+    let mut notes = vec![LEGEND.to_owned(), format!("Sessions that name none have {}.", tamed(&list.default_model))];
     let hidden = list.models.len() - shown.len();
     if hidden > 0 {
         notes.push(format!("{hidden} more are known and cannot be asked now: `tenure models --all`."));
@@ -83,6 +83,7 @@ fn lacking(provider: &ProviderView) -> Option<String> {
     })
 }
 
+const LEGEND: &str = "$ are for a million tokens; + where long requests cost more, ? where it is not known.";
 const HEAD: [&str; 5] = ["MODEL", "WINDOW", "$ IN/OUT", "TAKES", "ALSO"];
 const GAP: &str = "  ";
 
@@ -200,6 +201,7 @@ mod tests {
                 "MODEL                                       WINDOW  $ IN/OUT  TAKES       ALSO",
                 "ollama/a-model-with-a-long-name:70b-q4_K_M  ?       ?         image,file  small…",
                 "",
+                LEGEND,
                 "Sessions that name none have scripted.",
                 "1 more are known and cannot be asked now: `tenure models --all`.",
                 "llamacpp: no server answers at http://127.0.0.1:8080/v1",

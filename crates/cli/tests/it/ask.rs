@@ -320,8 +320,10 @@ async fn limits_are_set_and_raised_from_the_command_line() {
     let model = costly(&folder);
     let ran = folder.tenure(&["ask", "--model", &model, "--max-cost", "0.02", "go"]).exits(1);
     assert!(ran.stderr.contains(" of $0.02. With a higher one it runs again: tenure session retry sess_"), "{ran:?}");
-    let ran = folder.tenure(&["ask", "--session", "x", "--max-steps", "1", "go"]).exits(2);
-    assert!(ran.stderr.contains("tenure session change SESSION"), "{ran:?}");
+    for command in [&["ask", "--session", "x", "go"][..], &["chat", "--continue"]] {
+        let ran = folder.tenure(&[command, &["--max-steps", "1"]].concat()).exits(2);
+        assert!(ran.stderr.contains("tenure session change SESSION"), "{ran:?}");
+    }
     let session = folder.tenure(&["sessions", "--json"]).exits(0).json()["sessions"][0]["id"].clone();
     let session = session.as_str().unwrap();
     let shown = folder.tenure(&["session", "show", session]).exits(0).stdout;
