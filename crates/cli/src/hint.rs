@@ -55,7 +55,10 @@ const OF_REFUSALS: &[(&str, &str)] = &[
     ("turn_open", "wait for it, or `tenure cancel SESSION`"),
     ("turn_running", "wait for it, or `tenure cancel SESSION`; an exported session is taken in with `import --as-new`"),
     ("unknown_call", "`tenure session show SESSION` lists what waits"),
-    ("unknown_model", "`tenure models --all` lists them; others are added in config.toml, see docs/models.md"),
+    (
+        "unknown_model",
+        "`tenure models` lists those that can be used now, `--all` every one; docs/models.md tells how to add others",
+    ),
     ("unknown_path", OTHER_VERSION),
     ("unknown_seq", "`tenure session show SESSION` names the last event"),
     ("unknown_session", "`tenure sessions --all` lists them"),
@@ -193,6 +196,7 @@ mod tests {
         "bad_workspace",
         "budget_lowered",
         "disk_refused",
+        "file_damaged",
         "internal",
         "not_allowed",
         "nothing_to_send",
@@ -200,6 +204,7 @@ mod tests {
         "rotated_enough",
         "session_busy",
         "session_damaged",
+        "session_purged",
         "shutting_down",
         "token_expired",
         "too_fast",
@@ -212,6 +217,7 @@ mod tests {
         "unauthorized",
         "unknown_artifact",
         "unknown_attachment",
+        "unsupported_coding",
         "unsupported_part",
     ];
 
