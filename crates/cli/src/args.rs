@@ -41,7 +41,7 @@ pub struct Cli {
 
 #[derive(Debug, Clone, Args)]
 pub struct Global {
-    /// The data folder [default: the user's data folder/tenure]
+    /// The data folder [default: tenure in $XDG_DATA_HOME or ~/.local/share]
     #[arg(long, global = true, env = "TENURE_DATA", value_name = "DIR", hide_env_values = true)]
     pub data: Option<PathBuf>,
     /// A daemon on another machine, such as `https://box.example:8787` [default: the one of the data folder]

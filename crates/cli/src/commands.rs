@@ -59,17 +59,18 @@ fn on_one_thread(work: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Re
 
 pub fn run(cli: Cli) -> anyhow::Result<Exit> {
     let remote = match &cli.command {
-        // These are about this machine.
+        // These speak to no daemon.
+        Command::Completions(_) | Command::Man(_) => None,
+        // And these would do here what was meant for the daemon that is named.
         Command::Serve(_)
         | Command::Demo(_)
         | Command::Config(_)
         | Command::Service(_)
-        | Command::Completions(_)
-        | Command::Man(_) => None,
-        // And these would do to the daemon or folder here what was meant for the one that is named.
-        Command::Stop(_) | Command::Doctor(_) | Command::Store(_) => {
+        | Command::Stop(_)
+        | Command::Doctor(_)
+        | Command::Store(_) => {
             if cli.global.url.is_some() {
-                let message = "this command is about the data folder of this machine";
+                let message = "this command is about this machine";
                 return Err(Problem::usage(message, "leave out --url and TENURE_URL, or run it there").into());
             }
             None

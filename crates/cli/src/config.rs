@@ -530,6 +530,11 @@ mod tests {
             ("[models.\"openai/x\"]\nwindow = -1", "/d/config.toml:2: ", "-1"),
             ("[models.\"nobody/x\"]\nwindow = 1", "/d/config.toml:1: ", "the provider has to exist"),
             ("[models]\n\n\"openai/x\".prices = { input = -1, output = 1 }", "/d/config.toml:3: ", "a price is"),
+            (
+                "[models.\"openai/x\"]\nprices = { input = 1, output = 1, cache_raed = 1 }",
+                "/d/config.toml:2: ",
+                "unknown field `cache_raed`",
+            ),
             ("[aliases]\nsmall = \"ollama/x\"\nbig = \"gpt\"", "/d/config.toml:3: ", "`gpt` is no model"),
             ("[aliases]\n\"a/b\" = \"ollama/x\"", "/d/config.toml:2: ", "without a /"),
             ("durability = \"power\"\ndefault_model = \"gpt\"", "/d/config.toml:2: ", "no model named `gpt`"),

@@ -20,7 +20,12 @@ use tenure_client::{
 use tenure_wire::DaemonInfo;
 use tokio::sync::watch;
 
-use crate::{commands::Context, data, exit::Problem, hint, terminal};
+use crate::{
+    commands::Context,
+    data,
+    exit::{Exit, Problem},
+    hint, terminal,
+};
 
 /// A background daemon ends this long after its last client and turn.
 pub const IDLE_END: Duration = Duration::from_secs(10 * 60);
@@ -30,6 +35,8 @@ pub const LOG_FILE: &str = "daemon.log";
 const START_MAX: Duration = Duration::from_secs(20);
 /// How long to wait for the other one when ours found the folder taken.
 const RIVAL_MAX: Duration = Duration::from_secs(5);
+/// How a background daemon ends that found the folder taken.
+pub const TAKEN: Exit = Exit::NoDaemon;
 const POLL: Duration = Duration::from_millis(20);
 /// Between two tries of a call to a daemon that is gone for a moment.
 const INSIST_PAUSE: Duration = Duration::from_millis(200);
@@ -44,7 +51,7 @@ pub async fn connect(context: &Context) -> anyhow::Result<Client> {
         None => {
             let (client, started) = reach(&context.data).await?;
             if let Some(DaemonInfo { pid, address, .. }) = started {
-                eprintln!("Started a daemon in the background: process {pid} at {address}.");
+                terminal::tell(&format!("Started a daemon in the background: process {pid} at {address}."));
             }
             Ok(client)
         }
@@ -118,25 +125,32 @@ pub async fn tell_missed(missed: &mut watch::Receiver<bool>, way: &Way) -> bool 
             terminal::note("\n");
             start_again(data).await;
         }
-        (true, None) => terminal::note(&format!(
-            "\nThe daemon is gone. Waiting {seconds} s for it; `tenure sessions` in another terminal starts one.\n"
-        )),
+        (true, None) => {
+            terminal::note("\n");
+            terminal::tell(&format!(
+                "The daemon is gone. Waiting up to {seconds} s for it to come back; `tenure sessions` in another \
+                 terminal starts one."
+            ));
+        }
         (false, Some(_)) => {}
-        (false, None) => terminal::note("The daemon is back.\n"),
+        (false, None) => terminal::tell("The daemon is back."),
     }
     is_missed
 }
 
 /// Starts another daemon, as the first one was, and tells it in one line.
 async fn start_again(data: &Path) {
-    let seconds = PATIENCE.as_secs();
-    terminal::note(&match reach(data).await {
+    match reach(data).await {
         Ok((_, Some(DaemonInfo { pid, address, .. }))) => {
-            format!("The daemon is gone; started another one in the background: process {pid} at {address}.\n")
+            terminal::tell(&format!("The daemon is gone; started another one: process {pid} at {address}."));
         }
-        Ok((_, None)) => "The daemon is back.\n".to_owned(),
-        Err(error) => format!("The daemon is gone, and {error:#}. Waiting {seconds} s for one.\n"),
-    });
+        Ok((_, None)) => terminal::tell("The daemon is back."),
+        Err(error) => {
+            terminal::tell(&format!("The daemon is gone, and {error:#}"));
+            let seconds = PATIENCE.as_secs();
+            terminal::tell(&format!("Waiting up to {seconds} s for one to come back; Ctrl-C leaves."));
+        }
+    }
 }
 
 async fn wait_for_daemon(data: &Path, at_most: Duration) -> Result<Client, Absent> {
@@ -164,9 +178,10 @@ async fn start(data: &Path) -> anyhow::Result<(Client, Option<DaemonInfo>)> {
             let is_ours = note.pid == child.id();
             return Ok((client, is_ours.then_some(note)));
         }
-        if child.try_wait()?.is_some() {
+        if let Some(ended) = child.try_wait()? {
             // Another command may have started one at the same moment: the folder's lock let one of them in.
-            return match wait_for_daemon(data, RIVAL_MAX).await {
+            let patience = if ended.code() == Some(TAKEN as i32) { RIVAL_MAX } else { Duration::ZERO };
+            return match wait_for_daemon(data, patience).await {
                 Ok(client) => Ok((client, None)),
                 Err(_) => Err(not_started(data, log_begin, "it ended at once").into()),
             };
@@ -241,7 +256,7 @@ where
                         None => {
                             let seconds = PATIENCE.as_secs();
                             let hint = hint::of_waiting(&error);
-                            terminal::note(&format!("{error}{hint}. Trying again for {seconds} s; Ctrl-C gives up.\n"));
+                            terminal::tell(&format!("{error}{hint}. Trying again for {seconds} s; Ctrl-C gives up."));
                         }
                     }
                 }

@@ -125,9 +125,13 @@ pub fn report(error: &anyhow::Error, output: Output) -> Exit {
             // People see from the message that it is about their command line.
             let code = if exit == Exit::Usage { String::new() } else { format!(" ({code})") };
             let (first, rest) = message.split_at(message.find('\n').unwrap_or(message.len()));
-            eprintln!("{} {first}{}{rest}", look.paint(Tone::Bad, "error:"), look.paint(Tone::Faint, &code));
+            let shown = |head: &str, tone: Tone, text: &str| {
+                let text = look.folded(&format!("{head} {text}"));
+                eprintln!("{}{}", look.paint(tone, head), text.strip_prefix(head).unwrap_or(&text));
+            };
+            shown("error:", Tone::Bad, &format!("{first}{code}{rest}"));
             if !hint.is_empty() {
-                eprintln!("{} {hint}", look.paint(Tone::Good, "hint:"));
+                shown("hint:", Tone::Good, &hint);
             }
         }
     }
@@ -149,6 +153,11 @@ pub fn of_elsewhere(error: anyhow::Error) -> anyhow::Error {
         }
         None => error,
     }
+}
+
+/// The code of an error, as programs are told it.
+pub fn code(error: &anyhow::Error) -> String {
+    classed(error).1
 }
 
 fn classed(error: &anyhow::Error) -> (Exit, String, String) {

@@ -1,21 +1,18 @@
 //! Follows one turn: shows it, asks the person where that is wanted, and ends when the turn rests.
 
-use std::{
-    collections::VecDeque,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+mod asking;
+
+use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
 use serde_json::{Value, json};
 use tenure_client::{
     Client, EventStream, Item,
     print::{Channel, Detail, Look, Piece, Printer, Tone, money, tamed},
 };
-use tenure_wire::{Actor, Approval, Approve, Cancel, Delivery, Event, Part, Scope, SendMessage, Verdict};
+use tenure_wire::{Actor, Approval, Cancel, Delivery, Event, Part, Scope, SendMessage, Verdict};
 use tokio::{signal::unix::Signal, sync::watch, time::Instant};
 
 use crate::{
-    before,
     commands::{Context, chat::asides},
     daemon::{Way, insist, tell_missed},
     data,
@@ -265,9 +262,7 @@ impl<'a> Follow<'a> {
                 Followed::Left(Exit::Ok)
             }
             Leaves::Stopped => {
-                terminal::note(
-                    "The daemon was stopped; the session stays, and its turn goes on when one runs again.\n",
-                );
+                terminal::tell("The daemon was stopped; the session stays, and its turn goes on when one runs again.");
                 Followed::Left(Exit::NoDaemon)
             }
         })
@@ -358,7 +353,7 @@ impl<'a> Follow<'a> {
         let rest = self.rest_if("interrupted").await?;
         if rest.is_some() && self.output() == Output::Text {
             let session = &self.seat.session;
-            terminal::note(&format!("It waits for you: look, then `tenure session resume {session}`.\n"));
+            terminal::tell(&format!("It waits for you: look, then `tenure session resume {session}`."));
         }
         Ok(rest)
     }
@@ -375,28 +370,6 @@ impl<'a> Follow<'a> {
         Ok(if turn.status == status { Rest::of(status, data) } else { None })
     }
 
-    async fn asked(&mut self, data: &Value) -> anyhow::Result<()> {
-        let call = data["tool_call_id"].as_str().unwrap_or_default().to_owned();
-        match self.seat.answers {
-            Answers::Rule(permit) => {
-                let verdict = permit.verdict(data["kind"].as_str().unwrap_or_default());
-                let reason = Some("answered by --approve, nobody can be asked".to_owned());
-                self.answer(call, verdict, Scope::Once, reason).await
-            }
-            Answers::Person => {
-                if self.waiting.is_empty() {
-                    self.pass_on_typed().await?;
-                }
-                let written = self.written_by(data).await;
-                self.waiting.push_back(Waiting { call, data: data.clone(), written });
-                if self.waiting.len() == 1 {
-                    self.ask_first();
-                }
-                Ok(())
-            }
-        }
-    }
-
     fn show(&mut self, pieces: Vec<Piece>) -> anyhow::Result<()> {
         self.held.extend(pieces);
         if self.waiting.is_empty() || self.held.len() > HELD_MAX { self.show_held() } else { Ok(()) }
@@ -407,44 +380,6 @@ impl<'a> Follow<'a> {
             lines.after_shown();
         }
         Ok(terminal::write(&std::mem::take(&mut self.held))?)
-    }
-
-    /// What was typed before a question came is no answer to it: whole lines still go to the agent.
-    async fn pass_on_typed(&mut self) -> anyhow::Result<()> {
-        while self.seat.frame == Frame::Chat && self.canceled_by.is_none() {
-            let typed = self.seat.lines.as_mut().and_then(|lines| lines.next_typed());
-            let Some(line) = typed else { break };
-            Box::pin(self.typed(line.trim())).await?;
-        }
-        Ok(())
-    }
-
-    async fn written_by(&self, data: &Value) -> Option<PathBuf> {
-        let path = before::written_by(data).filter(|_| self.seat.context.files() == Files::Here)?;
-        let look = || self.seat.client.session(&self.seat.session);
-        let view = insist(&self.seat.client, &self.seat.way, look).await.ok()?;
-        Some(Path::new(&view.workspace_path).join(path))
-    }
-
-    /// Puts the question for the first call that waits.
-    fn ask_first(&mut self) {
-        self.set_echo();
-        if self.waiting.is_empty() {
-            return;
-        }
-        self.leave_out_typed("typed before the question");
-        let Some(first) = self.waiting.front() else { return };
-        terminal::note(&question::asking(&first.data, first.written.as_deref(), &terminal::stderr_look()));
-        question::tell_choice();
-    }
-
-    /// Nothing that was typed for something else answers what comes now, and nothing is dropped in silence.
-    fn leave_out_typed(&mut self, why: &str) {
-        let Some(lines) = &mut self.seat.lines else { return };
-        let typed = lines.forget_typed();
-        if !typed.trim().is_empty() {
-            terminal::note(&format!("Left out, for it was {why}: {}\n", tamed(typed.trim())));
-        }
     }
 
     fn listens(&self) -> bool {
@@ -481,15 +416,6 @@ impl<'a> Follow<'a> {
         Ok(())
     }
 
-    /// Answers the call that is asked about, and goes on to the next.
-    async fn decide(&mut self, verdict: Verdict, scope: Scope, why: Option<String>) -> anyhow::Result<()> {
-        let Some(first) = self.waiting.pop_front() else { return Ok(()) };
-        self.answer(first.call, verdict, scope, why).await?;
-        self.show_held()?;
-        self.ask_first();
-        Ok(())
-    }
-
     /// A command of the chat while the turn is open: those about the turn are done, others wait for its end.
     async fn obey(&mut self, slash: Result<Slash, String>) -> anyhow::Result<()> {
         match (slash, self.waiting.is_empty()) {
@@ -503,7 +429,7 @@ impl<'a> Follow<'a> {
             }
             (Ok(Slash::Help), _) => terminal::note(&slash::help()),
             (Ok(aside @ (Slash::Show | Slash::Sessions | Slash::Title(_))), _) => self.turn_aside(aside).await?,
-            (Ok(_), _) => terminal::note("That can be done when the turn is over; /cancel ends it, /exit leaves it.\n"),
+            (Ok(_), _) => terminal::tell("That can be done when the turn is over; /cancel ends it, /exit leaves it."),
             (Err(problem), _) => terminal::note(&format!("{problem}\n")),
         }
         if !self.waiting.is_empty() {
@@ -555,48 +481,6 @@ impl<'a> Follow<'a> {
 
     fn faint(&self, text: &str) {
         terminal::note(&format!("{}\n", terminal::stderr_look().paint(Tone::Faint, text)));
-    }
-
-    fn answered_elsewhere(&mut self, data: &Value, how: &str) -> anyhow::Result<()> {
-        let call = data["tool_call_id"].as_str().unwrap_or_default();
-        let Some(at) = self.waiting.iter().position(|waiting| waiting.call == call) else { return Ok(()) };
-        self.waiting.remove(at);
-        if at == 0 {
-            self.close_question(how)?;
-            self.ask_first();
-        }
-        Ok(())
-    }
-
-    /// No question of this turn can be answered any more.
-    fn withdraw(&mut self, why: &str) -> anyhow::Result<()> {
-        if self.waiting.is_empty() {
-            return Ok(());
-        }
-        self.waiting.clear();
-        self.close_question(why)
-    }
-
-    /// The open question went away by itself. Its line is still open, and so may be an answer to it.
-    fn close_question(&mut self, why: &str) -> anyhow::Result<()> {
-        terminal::note(&format!("\n{why}\n"));
-        self.set_echo();
-        self.leave_out_typed("typed for that question");
-        if let Some(lines) = &mut self.seat.lines {
-            lines.expect_late();
-        }
-        self.show_held()
-    }
-
-    async fn answer(&self, call: String, action: Verdict, scope: Scope, reason: Option<String>) -> anyhow::Result<()> {
-        let turn_id = Some(self.turn.clone());
-        let answer = Approve { turn_id, tool_call_id: call, action, reason, scope: Some(scope), ..Approve::default() };
-        match insist(&self.seat.client, &self.seat.way, || self.seat.client.approve(&self.seat.session, &answer)).await
-        {
-            // Somebody was faster, or the turn is over: the stream tells what became of it.
-            Err(error) if matches!(error.code(), Some("already_answered" | "not_waiting" | "turn_settled")) => Ok(()),
-            answered => Ok(answered.map(drop)?),
-        }
     }
 
     async fn cancel(&mut self, by: CanceledBy) -> anyhow::Result<()> {
@@ -654,8 +538,8 @@ impl<'a> Follow<'a> {
                     .map(|(n, what)| crate::count::counted(n, what));
                 let counts = format!("{}, cost {}", counts.join(", "), money(cost));
                 let whose = if self.seat.frame != Frame::Chat { format!("; session {session}") } else { String::new() };
-                terminal::note(&look.paint(Tone::Faint, &format!("{status}: {counts}{whose}")));
-                terminal::note("\n");
+                let line = look.folded(&format!("{status}: {counts}{whose}"));
+                terminal::note(&format!("{}\n", look.paint(Tone::Faint, &line)));
             }
         }
         Ok(match (self.canceled_by, rest.status.as_str()) {

@@ -55,7 +55,10 @@ const OF_REFUSALS: &[(&str, &str)] = &[
     ("turn_open", "wait for it, or `tenure cancel SESSION`"),
     ("turn_running", "wait for it, or `tenure cancel SESSION`; an exported session is taken in with `import --as-new`"),
     ("unknown_call", "`tenure session show SESSION` lists what waits"),
-    ("unknown_model", "`tenure models --all` lists them; others are added in config.toml, see docs/models.md"),
+    (
+        "unknown_model",
+        "`tenure models` lists those that can be used now, `--all` every one; docs/models.md tells how to add others",
+    ),
     ("unknown_path", OTHER_VERSION),
     ("unknown_seq", "`tenure session show SESSION` names the last event"),
     ("unknown_session", "`tenure sessions --all` lists them"),

@@ -59,10 +59,20 @@ pub async fn sessions(
     most: usize,
     wanted: &SessionFilter,
 ) -> Result<Vec<SessionRow>, tenure_client::Error> {
+    sessions_that(client, most, wanted, |_| true).await
+}
+
+/// The same, of those that fit.
+pub async fn sessions_that(
+    client: &Client,
+    most: usize,
+    wanted: &SessionFilter,
+    fits: impl Fn(&SessionRow) -> bool,
+) -> Result<Vec<SessionRow>, tenure_client::Error> {
     let (mut rows, mut cursor) = (vec![], None);
     while rows.len() < most {
         let page = client.list((most - rows.len()).min(PAGE_MAX), cursor.as_deref(), wanted).await?;
-        rows.extend(page.sessions);
+        rows.extend(page.sessions.into_iter().filter(&fits));
         match page.next {
             Some(next) => cursor = Some(next),
             None => break,

@@ -64,7 +64,7 @@ pub fn is_late(lines: &mut Lines, line: &str) -> bool {
     let line = line.trim();
     let is_late = !line.is_empty() && lines.may_be_late() && matches!(Answer::of(line), Answer::Decided(..));
     if is_late {
-        terminal::note(&format!("Not sent: '{line}', for the question is gone. Type it again to send it.\n"));
+        terminal::tell(&format!("Not sent: '{line}', for the question is gone. Type it again to send it."));
     }
     is_late
 }

@@ -44,6 +44,13 @@ pub fn target(global: &Global) -> anyhow::Result<Option<Target>> {
     if scheme == "https" {
         return Ok(Some(target.trusting(trust(global)?)));
     }
+    let unused = [("--fingerprint", global.fingerprint.is_some()), ("--ca", global.ca.is_some())];
+    if let Some((flag, _)) = unused.into_iter().find(|(_, given)| *given) {
+        let message = format!("{flag} is about a certificate, and {url} is reached without one");
+        return Err(
+            Problem::usage(message, format!("write https:// in --url, or leave out {flag} (or its variable)")).into()
+        );
+    }
     if !is_loopback(place) {
         let message = format!("{url} is on another machine: without TLS anybody between could read the token");
         let hint = "write https:// in --url; the daemon speaks TLS with `tenure serve --tls`, or behind a proxy";

@@ -83,6 +83,11 @@ pub fn note(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
+/// Sentences to stderr, broken between words.
+pub fn tell(text: &str) {
+    note(&format!("{}\n", stderr_look().folded(text)));
+}
+
 /// Everything to stdout, for commands whose whole output is what was asked for.
 pub fn write_all(pieces: &[Piece]) -> io::Result<()> {
     let mut out = io::stdout().lock();

@@ -106,7 +106,10 @@ impl Printer {
     fn note(&mut self, tone: Tone, text: &str) {
         self.close();
         // What went wrong is told in full: its end says what to do.
-        let line = if tone == Tone::Bad { tamed(&text.replace('\n', "⏎")) } else { self.look.line(text, 0) };
+        let line = match tone {
+            Tone::Bad => self.look.folded(&tamed(&text.replace('\n', "⏎"))),
+            _ => self.look.line(text, 0),
+        };
         let painted = self.look.paint(tone, &line);
         self.put(Channel::Note, format!("{painted}\n"));
     }
@@ -253,6 +256,11 @@ fn background(event: &Event) -> String {
     let data = &event.data;
     match event.wire_type.as_str() {
         "session_created" => text(&data["settings"], "workspace_path").to_owned(),
+        "session_updated" => changes(data).join(", "),
+        "session_forked" => forked(data),
+        "session_expired" => format!("nothing happened for {}", span(number(data, "idle_ms"))),
+        "attachment_added" => text(data, "ref").to_owned(),
+        "message_delivered" => format!("{} in step {}", text(data, "message_id"), number(data, "step")),
         "message_added" => format!("{}: {}", text(data, "role"), text(&data["parts"][0], "text")),
         "turn_started" => text(data, "model").to_owned(),
         "turn_completed" => "nothing to verify".into(),
@@ -260,6 +268,26 @@ fn background(event: &Event) -> String {
         "session_failed" => text(data, "message").to_owned(),
         _ => String::new(),
     }
+}
+
+/// What a session was given.
+fn changes(data: &Value) -> Vec<String> {
+    let words = [("title", "title"), ("model", "model"), ("workspace_path", "workspace")];
+    let said = |(field, name): (&str, &str)| data[field].as_str().map(|value| format!("{name}: {value}"));
+    let mut all: Vec<String> = words.into_iter().filter_map(said).collect();
+    if let Some(labels) = data["labels"].as_array() {
+        let labels: Vec<&str> = labels.iter().filter_map(Value::as_str).collect();
+        all.push(if labels.is_empty() { "no labels".into() } else { format!("labels: {}", labels.join(" ")) });
+    }
+    if data["policy"].is_object() {
+        all.push("another policy".into());
+    }
+    all
+}
+
+fn forked(data: &Value) -> String {
+    let from = format!("from {} at event {}", text(data, "from"), number(data, "at_seq"));
+    std::iter::once(from).chain(changes(data)).collect::<Vec<_>>().join(", ")
 }
 
 fn completed(data: &Value) -> (Tone, String) {

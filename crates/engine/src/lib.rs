@@ -17,10 +17,10 @@ use tenure_core::{
     ids::{SessionId, TurnId},
     policy::Policy,
     redact::Secrets,
-    session::{Life, Session, Settings, create},
+    session::{Life, Session, Settings, Turn, TurnStatus, create},
     tool::ToolSpec,
 };
-use tenure_store::{CreateKey, Store};
+use tenure_store::{CreateKey, Row, Store};
 use tokio::sync::{OnceCell, mpsc::error::TrySendError, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -439,6 +439,31 @@ impl Engine {
     /// Sessions, newest first, that are what is wanted.
     pub async fn list(&self, before: Option<SessionId>, limit: usize, wanted: &Wanted) -> Result<Found, Error> {
         search::list(&*self.0.parts.store, before, limit, wanted).await
+    }
+
+    /// What the open turns of these sessions do, each in its row's place. Only sessions that have something pending are
+    /// looked at.
+    pub async fn turns_of(&self, rows: &[Row]) -> Result<Vec<Option<TurnStatus>>, Error> {
+        let (mut found, mut marked) = (Vec::with_capacity(rows.len()), None);
+        for row in rows {
+            let status = |state: &Session| state.turn.as_ref().map(Turn::status);
+            found.push(match self.0.warm_state(row.id) {
+                _ if !matches!(&*row.status, "active" | "waiting_approval") => None,
+                Some(state) => status(&state.borrow()),
+                None => {
+                    let open: &HashSet<SessionId> = match &mut marked {
+                        Some(open) => open,
+                        none => none.insert(self.0.parts.store.open_sessions().await?.into_iter().collect()),
+                    };
+                    match open.contains(&row.id) {
+                        // One that was purged meanwhile, or cannot be read, has no turn.
+                        true => self.session(row.id).await.ok().and_then(|state| status(&state)),
+                        false => None,
+                    }
+                }
+            });
+        }
+        Ok(found)
     }
 
     /// The session that goes by this name: the latest with such a label, an open one first; or the latest open one of

@@ -77,6 +77,8 @@ responses! {
         created_at: String,
         updated_at: String,
         status: String,
+        /// What its open turn does; `null` where none is open.
+        #[serde(default)] turn_status: Option<String>,
         workspace_path: String,
         #[serde(default)] title: Option<String>,
         #[serde(default)] last_turn_id: Option<String>,
@@ -269,6 +271,8 @@ responses! {
         #[serde(default)] model: String,
         #[serde(default, skip_serializing_if = "Option::is_none")] retry_of: Option<String>,
         #[serde(default)] messages: Vec<MessageRef>,
+        /// Calls that a crash cut and that are not run again: nobody can tell what they did.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] unknown_calls: Vec<ToolCall>,
         #[serde(default)] spent: Spent,
         #[serde(default)] cost_micro_usd: Option<u64>,
     }

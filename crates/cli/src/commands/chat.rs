@@ -2,6 +2,7 @@
 //! nothing is open.
 
 pub mod asides;
+mod commands;
 mod prompt;
 
 use std::{
@@ -15,7 +16,7 @@ use tenure_client::{
     Client, EventStream, Until,
     print::{Detail, Printer, Tone, tamed},
 };
-use tenure_wire::{Approval, Approve, Cancel, Event, Fork, OpenTurn, Part, Patch, SessionFilter, SessionView, Verdict};
+use tenure_wire::{Approval, Event, OpenTurn, Part, SessionFilter, SessionRow, SessionView};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
@@ -49,7 +50,7 @@ const EXAMPLES: &str = "\
 Examples:
     tenure chat                           in the present folder
     tenure chat \"what is in here?\"        with a first message
-    tenure chat --continue                go on with its newest session
+    tenure chat --continue                go on with the session used last
     tenure chat --session sess_01K9       go on with this one
     printf 'hi\\nbye\\n' | tenure chat      each line is a message
 
@@ -73,7 +74,7 @@ pub struct Arguments {
     /// Go on with this session, by its id, the beginning of it, a label or a role
     #[arg(long)]
     session: Option<String>,
-    /// Go on with the newest session of this folder that is open
+    /// Go on with the open session of this folder that was used last
     #[arg(long = "continue", short = 'c', conflicts_with = "session")]
     go_on: bool,
     /// What the agent may do, said up front. Without it, it may write inside the workspace; about commands and network
@@ -166,12 +167,13 @@ impl Chat<'_> {
             return Ok(None);
         }
         let filter = SessionFilter { workspace_path: self.workspace.clone(), ..SessionFilter::default() };
-        let rows = lookup::sessions(&self.client, lookup::PAGE_MAX, &filter).await?;
-        let newest = rows.into_iter().find(|row| matches!(row.status.as_str(), "active" | "waiting_approval"));
-        if newest.is_none() {
+        let is_open = |row: &SessionRow| matches!(row.status.as_str(), "active" | "waiting_approval");
+        let rows = lookup::sessions_that(&self.client, usize::MAX, &filter, is_open).await?;
+        let latest = rows.into_iter().max_by(|a, b| (&a.updated_at, &a.id).cmp(&(&b.updated_at, &b.id)));
+        if latest.is_none() {
             terminal::note("There is no open session of this folder: a new one begins.\n");
         }
-        Ok(newest.map(|row| row.id))
+        Ok(latest.map(|row| row.id))
     }
 
     /// Goes on with a session: shows where it stands.
@@ -478,7 +480,7 @@ impl Chat<'_> {
             let Some(turn) = view.turn else { return Ok(Followed::Rested(self.last)) };
             match turn.status.as_str() {
                 "interrupted" => {
-                    terminal::note("A turn was interrupted: /resume lets it go on, a message takes its place.\n");
+                    terminal::tell("A turn was interrupted: /resume lets it go on, a message takes its place.");
                     return Ok(Followed::Rested(self.last));
                 }
                 "waiting_budget" => {
@@ -495,83 +497,6 @@ impl Chat<'_> {
                 return Ok(Followed::Left(exit));
             }
         }
-    }
-
-    async fn obey(&mut self, slash: Slash) -> anyhow::Result<()> {
-        match slash {
-            Slash::Help => terminal::note(&slash::help()),
-            Slash::New => {
-                self.open = None;
-                terminal::note("A new session begins with your next message.\n");
-            }
-            Slash::Sessions => {
-                self.reach().await?;
-                asides::list(&self.client).await?;
-            }
-            Slash::Model(name) if self.open.is_none() => {
-                terminal::note(&format!("The next session has the model {}.\n", tamed(&name)));
-                self.model = Some(name);
-            }
-            Slash::Exit => {}
-            with_session => match &self.open {
-                None => terminal::note("There is no session yet: say something first.\n"),
-                Some(open) => {
-                    let session = open.session.clone();
-                    self.obey_in(session, with_session).await?;
-                }
-            },
-        }
-        Ok(())
-    }
-
-    /// Makes sure that the daemon is there, for calls that are made once.
-    async fn reach(&self) -> anyhow::Result<()> {
-        let reaching = daemon::insist(&self.client, &self.way, || self.client.health());
-        Ok(standby::while_starting(self.context, reaching).await.map(drop)?)
-    }
-
-    async fn obey_in(&mut self, session: String, slash: Slash) -> anyhow::Result<()> {
-        self.reach().await?;
-        let client = &self.client;
-        match slash {
-            Slash::Show => asides::show(client, &session).await?,
-            Slash::Model(name) => {
-                let patch = Patch { model: Some(name), ..Patch::default() };
-                let view = client.patch(&session, None, &patch).await?;
-                terminal::note(&format!("The next turn goes to {}.\n", tamed(&view.model)));
-            }
-            Slash::Title(title) => asides::entitle(client, &session, title).await?,
-            Slash::Fork => {
-                let fork = client.fork(&session, &Fork::default()).await?;
-                let view = client.session(&fork.session_id).await?;
-                terminal::note(&format!("You are in {} now; {session} stays as it is.\n", view.id));
-                self.open = Some(self.opened(view.id, view.seq));
-            }
-            Slash::Approve => self.answer(&session, Verdict::Approve, None).await?,
-            Slash::Deny(why) => self.answer(&session, Verdict::Deny, why).await?,
-            Slash::Cancel => {
-                client.cancel(&session, &Cancel::default()).await?;
-            }
-            Slash::Compact => {
-                client.compact(&session).await?;
-            }
-            Slash::Resume => match client.session(&session).await?.turn {
-                Some(turn) => drop(client.resume(&session, &turn.id).await?),
-                None => terminal::note("No turn is open.\n"),
-            },
-            Slash::Help | Slash::Exit | Slash::Sessions | Slash::New => {}
-        }
-        Ok(())
-    }
-
-    async fn answer(&self, session: &str, action: Verdict, reason: Option<String>) -> anyhow::Result<()> {
-        let Some(first) = self.client.session(session).await?.approvals.into_iter().next() else {
-            terminal::note("Nothing waits for a yes or no.\n");
-            return Ok(());
-        };
-        let answer = Approve { tool_call_id: first.tool_call_id, action, reason, ..Approve::default() };
-        self.client.approve(session, &answer).await?;
-        Ok(())
     }
 }
 

@@ -63,7 +63,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
                 let origin = look.paint(Tone::Faint, origin);
                 terminal::print_line(&format!("{name:<34}  {:<28}  {origin}", value.to_string()))?;
             }
-            terminal::print_line(&look.paint(Tone::Faint, &format!("\nfile: {}", path.display())))?;
+            let there = if path.exists() { "" } else { "  (not there)" };
+            terminal::print_line("")?;
+            terminal::print_line(&look.paint(Tone::Faint, &format!("file: {}{there}", path.display())))?;
         }
     }
     Ok(Exit::Ok)

@@ -46,7 +46,16 @@ pub struct Stage {
     pub repo: PathBuf,
 }
 
+/// The folder of all other commands, if this one was given it by hand.
+fn is_data_said() -> bool {
+    std::env::args_os().any(|argument| argument == "--data" || argument.as_encoded_bytes().starts_with(b"--data="))
+}
+
 pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
+    if is_data_said() {
+        let message = "the demo kills a daemon, so it plays in a data folder of its own";
+        return Err(Problem::usage(message, "leave out --data; at the end it says where its folder is").into());
+    }
     let folder = tempfile::Builder::new().prefix("tenure-demo-").tempdir().context("cannot make a temporary folder")?;
     let stage =
         Stage { folder: folder.path().to_owned(), data: folder.path().join("data"), repo: folder.path().join("greet") };

@@ -61,6 +61,9 @@ const SYNCS: usize = 15;
 /// Fewer open files than this are not enough for a few hundred watchers and tools.
 const FILES_MIN: u64 = 1024;
 
+/// Where what was found begins in a line.
+const INDENT: usize = 22;
+
 pub async fn run(context: &Context, _: &Arguments) -> anyhow::Result<Exit> {
     let mut checks = vec![ok("version", format!("tenure {}", env!("CARGO_PKG_VERSION")))];
     checks.push(folder(&context.data));
@@ -79,8 +82,8 @@ pub async fn run(context: &Context, _: &Arguments) -> anyhow::Result<Exit> {
     }
     checks.push(files());
     checks.push(namespaces());
-    checks.push(program("bash", "commands run in `sh`, which knows less", &["--version"]));
-    checks.push(program("git", "tools that look at repositories need it", &["--version"]));
+    checks.push(program("bash", "install it: without it commands run in `sh`, which knows less", &["--version"]));
+    checks.push(program("git", "install it: agents that look at repositories need it", &["--version"]));
     let is_wrong = checks.iter().any(|check| check.state == State::Wrong);
     match context.output {
         terminal::Output::Json => terminal::print_json(&json!({ "ok": !is_wrong, "checks": checks }))?,
@@ -92,10 +95,10 @@ pub async fn run(context: &Context, _: &Arguments) -> anyhow::Result<Exit> {
                     State::Warning => (Tone::Faint, "warning"),
                     State::Wrong => (Tone::Bad, "wrong  "),
                 };
-                terminal::print_line(&format!("{}  {:<11}  {}", look.paint(tone, mark), check.name, check.found))?;
-                for (at, line) in check.hint.iter().flat_map(|hint| hint.lines()).enumerate() {
-                    let arrow = if at == 0 { "→" } else { " " };
-                    terminal::print_line(&format!("{:22}{arrow} {line}", ""))?;
+                let found = look.folded_behind(INDENT, &check.found);
+                terminal::print_line(&format!("{}  {:<11}  {found}", look.paint(tone, mark), check.name))?;
+                if let Some(hint) = &check.hint {
+                    terminal::print_line(&format!("{:INDENT$}→ {}", "", look.folded_behind(INDENT + 2, hint)))?;
                 }
             }
         }
@@ -135,7 +138,7 @@ fn folder(path: &Path) -> Check {
             wrong(NAME, format!("{shown} cannot be written to"), "mend its permissions, or choose another with --data")
         }
         Ok(found) if found.permissions().mode() & 0o077 != 0 => {
-            warning(NAME, format!("{shown} can be looked into by others"), "chmod 700 it")
+            warning(NAME, format!("{shown} can be looked into by others"), format!("close it: chmod 700 {shown}"))
         }
         Ok(_) => ok(NAME, shown.to_string()),
     }
@@ -148,7 +151,7 @@ fn space(path: &Path) -> Check {
             let free = disk.f_bavail.saturating_mul(disk.f_frsize);
             let found = format!("{:.1} GB free", free as f64 / 1e9);
             match free < FREE_BYTES_MIN {
-                true => warning("disk", found, "free some space: a full disk closes sessions for writing"),
+                true => warning("disk", found, "free some space: on a full disk agents cannot go on"),
                 false => ok("disk", found),
             }
         }
@@ -174,7 +177,11 @@ fn sync_time(path: &Path) -> Check {
         Ok(time) => {
             let found = format!("{:.2} ms for a write that survives a power cut (median of {SYNCS})", ms(time));
             match time > SYNC_SLOW {
-                true => warning("sync", found, "`durability = \"process\"` does without, and survives kill -9 only"),
+                true => warning(
+                    "sync",
+                    found,
+                    "use a faster disk with --data; or set durability = \"process\" in config.toml, which survives kill -9 but no power cut",
+                ),
                 false => ok("sync", found),
             }
         }
@@ -190,14 +197,27 @@ fn token(path: &Path) -> Check {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             ok("token", "not made yet; the first daemon makes it")
         }
-        Err(error) => wrong("token", error.to_string(), "mend the file's permissions, or remove it"),
+        Err(error) => wrong(
+            "token",
+            error.to_string(),
+            "mend its permissions; or `tenure stop` and remove it: the next daemon makes a new one",
+        ),
         Ok(found) if found.permissions().mode() & 0o077 != 0 => {
-            wrong("token", "others can read it", "`chmod 600` it, then `tenure token rotate`")
+            let file = path.join(TOKEN_FILE);
+            let hint =
+                format!("close it with chmod 600 {}, then `tenure token rotate`: it may be known", file.display());
+            wrong("token", "others can read it", hint)
         }
         Ok(_) => match data::read_plain(&path.join(TOKEN_FILE), u64::MAX) {
-            Err(error) => wrong("token", error.to_string(), "mend the file's permissions, or remove it"),
+            Err(error) => wrong(
+                "token",
+                error.to_string(),
+                "mend its permissions; or `tenure stop` and remove it: the next daemon makes a new one",
+            ),
             Ok(Some(text)) if !text.trim_ascii().is_empty() => ok("token", "private"),
-            Ok(_) => wrong("token", "the file is empty", "`tenure stop`, remove it; the next daemon makes a new one"),
+            Ok(_) => {
+                wrong("token", "the file is empty", "`tenure stop` and remove it: the next daemon makes a new one")
+            }
         },
     }
 }
@@ -226,7 +246,9 @@ fn configuration(path: &Path) -> (Check, &'static str) {
             let found = if file.exists() { file.display().to_string() } else { "all defaults".to_owned() };
             (ok("config", found), durability)
         }
-        Err(error) => (wrong("config", format!("{error:#}"), "`tenure serve --help` lists all keys"), "power"),
+        Err(error) => {
+            (wrong("config", format!("{error:#}"), "mend the file; `tenure serve --help` lists all keys"), "power")
+        }
     }
 }
 
@@ -256,7 +278,11 @@ async fn daemon(path: &Path, durability: &'static str) -> Vec<Check> {
         checks.push(wrong("access", error.to_string(), hint));
     }
     match client.ready().await {
-        Err(error) => checks.push(wrong("ready", error.to_string(), "look at daemon.log in the data folder")),
+        Err(error) => checks.push(wrong(
+            "ready",
+            error.to_string(),
+            "the log says why: daemon.log in the data folder, or where it was started",
+        )),
         Ok(ready) => {
             checks.push(durable("durability", &ready.durability));
             let found = ready.status;
@@ -264,7 +290,9 @@ async fn daemon(path: &Path, durability: &'static str) -> Vec<Check> {
                 "ready" => ok("ready", "every session with something pending has been looked at"),
                 _ => warning("ready", found, "wait a moment, then look again"),
             });
-            let told = |notice: String| warning("notice", notice, "it is in the daemon's log too");
+            let told = |notice: String| {
+                warning("notice", notice, "`tenure store check` looks for damage; the daemon's log has this too")
+            };
             checks.extend(ready.notices.into_iter().map(told));
         }
     }
@@ -282,9 +310,11 @@ fn durable(name: &'static str, durability: &str) -> Check {
 fn files() -> Check {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     match limit.maximum {
-        Some(most) if most < FILES_MIN => {
-            warning("open files", format!("{most} at most"), "raise it with `ulimit -Hn`, or in the unit file")
-        }
+        Some(most) if most < FILES_MIN => warning(
+            "open files",
+            format!("{most} at most"),
+            "let root raise the limit (limits.conf, or LimitNOFILE in the unit file)",
+        ),
         Some(most) => ok("open files", format!("{most} at most")),
         None => ok("open files", "no limit"),
     }
@@ -302,7 +332,7 @@ fn namespaces() -> Check {
         Ok(_) => warning(
             "namespaces",
             "process namespaces cannot be had here",
-            "what a command leaves behind is still ended, but a process that hides well may need the next start",
+            "allow user namespaces if you can; without them a process that hides may live until the daemon starts again",
         ),
         Err(_) => warning("namespaces", "not tried: there is no `unshare` here", "install util-linux to have it tried"),
     }

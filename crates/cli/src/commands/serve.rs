@@ -31,8 +31,8 @@ use super::{Context, stop};
 use crate::{
     address,
     config::{self, Config, Durability, Hidden, Positive},
-    data,
-    exit::{Exit, Problem},
+    daemon, data,
+    exit::{self, Exit, Problem},
     log::{self, LogFile},
     memory,
     models::{self, Variable},
@@ -56,6 +56,8 @@ const TAKE_OVER_LOOK: Duration = Duration::from_millis(20);
 /// Running supervisors are recorded here, in the data folder.
 const LEDGER: &str = "processes";
 
+/// The code of a folder that another daemon has.
+const LOCKED: &str = "locked";
 /// Tokens that stand ready for rotations of the daemon's own within one life.
 const SPARE_TOKENS: usize = 8;
 
@@ -142,7 +144,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
     let runtime = runtime.worker_threads(workers).max_blocking_threads(BLOCKING_MAX).enable_all().build()?;
     let done = runtime.block_on(serve(context, settings, log_file));
     runtime.shutdown_background();
-    done
+    match done {
+        // The command that started us waits for the one that was faster, and for nothing else.
+        Err(error) if arguments.end_when_idle_ms.is_some() && exit::code(&error) == LOCKED => {
+            exit::report(&error, context.output);
+            Ok(daemon::TAKEN)
+        }
+        done => done,
+    }
 }
 
 fn open_log(path: &Path, settings: &Settings) -> anyhow::Result<LogFile> {
@@ -346,7 +355,7 @@ fn not_opened(data: &Path, error: tenure_store::Error) -> Problem {
         tenure_store::Error::Locked { pid } => {
             let message = format!("the data folder {} is in use by the daemon with pid {pid}", data.display());
             Problem::failed(
-                "locked",
+                LOCKED,
                 message,
                 "use that one, end it (`tenure stop`, or `serve --take-over`), or choose another folder with --data",
             )

@@ -15,7 +15,7 @@ mod copies;
 mod gaps;
 
 use self::gaps::Gaps;
-use super::Context;
+use super::{Context, sessions::stands};
 use crate::{
     count::{counted, within},
     daemon::{self, Way},
@@ -202,19 +202,28 @@ async fn show(context: &Context, client: &Client, given: &str) -> anyhow::Result
     let view = client.session(&session).await?;
     match context.output {
         terminal::Output::Json => terminal::print_json(&view)?,
-        terminal::Output::Text => described(&view).iter().try_for_each(|line| terminal::print_line(line))?,
+        terminal::Output::Text => {
+            described(&view, terminal::stdout_look()).iter().try_for_each(|line| terminal::print_line(line))?
+        }
     }
     Ok(Exit::Ok)
 }
 
-pub(super) fn described(view: &SessionView) -> Vec<String> {
+/// How much room the names of what is shown take.
+const NAMES: usize = 12;
+
+pub(super) fn described(view: &SessionView, look: Look) -> Vec<String> {
     let mut lines = vec![];
-    let mut row = |name: &str, value: &str| lines.push(format!("{name:<10}  {}", tamed(&value.replace('\n', "⏎"))));
+    let mut row = |name: &str, value: &str| {
+        let value = look.folded_behind(NAMES, &tamed(&value.replace('\n', "⏎")));
+        lines.push(format!("{name:<NAMES$}{value}"));
+    };
     row("session", &view.id);
     if let Some(title) = &view.title {
         row("title", title);
     }
-    row("status", &view.status);
+    let turn_status = view.turn.as_ref().map(|turn| turn.status.as_str());
+    row("status", stands(&view.status, turn_status));
     if !view.labels.is_empty() {
         row("labels", &view.labels.join(", "));
     }
@@ -232,6 +241,11 @@ pub(super) fn described(view: &SessionView) -> Vec<String> {
     if let Some(turn) = &view.turn {
         let active = span(turn.spent.active_ms);
         row("turn", &format!("{}  {}, step {}, active for {active}", turn.id, turn.status, turn.step));
+        for call in &turn.unknown_calls {
+            let about = subject(&json!({ "input": call.input }));
+            row("unknown", &format!("{}  {}: {about}", call.id, call.name));
+            row("", "A crash cut this call. It is not run again: look whether it did its work.");
+        }
     }
     for queued in &view.queue {
         row("queued", queued);
@@ -244,7 +258,23 @@ pub(super) fn described(view: &SessionView) -> Vec<String> {
         let about = subject(&json!({"input": approval.input, "subject": approval.subject}));
         row("waits", &format!("{}  {}: {about}", approval.tool_call_id, approval.name));
     }
+    for (command, what) in next_steps(view) {
+        row("next", &format!("tenure {command} {}", view.id));
+        row("", what);
+    }
     lines
+}
+
+/// What a person can do where the session does not go on by itself: commands, and what they do.
+fn next_steps(view: &SessionView) -> &'static [(&'static str, &'static str)] {
+    match view.turn.as_ref().map(|turn| turn.status.as_str()) {
+        Some("interrupted") => &[
+            ("session resume", "lets the turn go on; the model is told what is unknown"),
+            ("cancel", "gives the turn up"),
+        ],
+        Some("waiting_approval") => &[("approve", "says yes to what waits; `tenure deny` says no")],
+        _ => &[],
+    }
 }
 
 async fn messages(context: &Context, client: &Client, given: &str) -> anyhow::Result<Exit> {
@@ -290,7 +320,7 @@ pub(super) fn spoken(message: &Message, look: Look) -> Vec<String> {
             Part::Image { r#ref, .. } | Part::Audio { r#ref, .. } | Part::File { r#ref, .. } => tamed(r#ref),
         };
         let most = if message.role == Role::Tool { TOOL_LINES_MAX } else { usize::MAX };
-        lines.extend(text.lines().take(most).map(|line| format!("  {line}")));
+        lines.extend(text.lines().take(most).map(|line| format!("  {}", look.folded_behind(2, line))));
         let left = text.lines().count().saturating_sub(most);
         if left > 0 {
             lines.push(look.paint(Tone::Faint, &format!("  … {}", counted(left as u64, "more line"))));
@@ -328,7 +358,9 @@ async fn change(context: &Context, client: &Client, given: &str, patch: &Patch) 
     let view = client.patch(&session, None, patch).await?;
     match context.output {
         terminal::Output::Json => terminal::print_json(&view)?,
-        terminal::Output::Text => described(&view).iter().try_for_each(|line| terminal::print_line(line))?,
+        terminal::Output::Text => {
+            described(&view, terminal::stdout_look()).iter().try_for_each(|line| terminal::print_line(line))?
+        }
     }
     Ok(Exit::Ok)
 }
@@ -414,11 +446,20 @@ async fn compact(context: &Context, client: &Client, given: &str) -> anyhow::Res
 
 async fn resume(context: &Context, client: &Client, given: &str) -> anyhow::Result<Exit> {
     let session = lookup::session(client, given).await?;
-    let nothing = || {
-        let hint = "only an interrupted turn can be resumed; `tenure ask --session SESSION` starts another";
-        Problem::refused("no_open_turn", "this session has no open turn", hint)
+    let view = client.session(&session).await?;
+    let Some(turn) = view.turn else {
+        return Err(match view.status.as_str() {
+            "active" => {
+                let hint = format!("`tenure ask --session {session} TEXT` starts another turn");
+                Problem::refused("no_open_turn", "this session has no open turn that could go on", hint)
+            }
+            status => {
+                let hint = format!("`tenure session fork {session}` makes one that goes on from there");
+                Problem::refused("session_ended", format!("this session has ended: {status}"), hint)
+            }
+        }
+        .into());
     };
-    let turn = client.session(&session).await?.turn.ok_or_else(nothing)?;
     let resumed = client.resume(&session, &turn.id).await?;
     match context.output {
         terminal::Output::Json => terminal::print_json(&resumed)?,

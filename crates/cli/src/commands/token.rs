@@ -1,11 +1,18 @@
 //! `tenure token`: tokens by name, for programs and people who should be told apart and can be shut out one by one.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use clap::{Args, Subcommand};
 use tenure_client::Client;
+use tenure_core::time::Timestamp;
 use tenure_wire::{NewToken, RotateToken, TokenMade, TokenView};
 
 use super::Context;
-use crate::{daemon, exit::Exit, span, terminal};
+use crate::{
+    daemon,
+    exit::{Exit, Problem},
+    span, terminal,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -71,6 +78,7 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
         Command::Rotate { name, grace } => {
             let how = RotateToken { grace_ms: grace.map(|span::Millis(ms)| ms) };
             match name.as_deref() {
+                Some(name) if is_over_of(&client, name).await? => return Err(over(name).into()),
                 Some(name) => made(context, &client.rotate_token(name, &how).await?)?,
                 None => rotated_own(context, &client.rotate_token(OWN, &how).await?)?,
             }
@@ -120,8 +128,38 @@ async fn list(context: &Context, client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
+async fn is_over_of(client: &Client, name: &str) -> anyhow::Result<bool> {
+    let tokens = client.tokens().await?.tokens;
+    Ok(tokens.iter().any(|token| token.name == name && token.expires_at.as_deref().is_some_and(is_past)))
+}
+
+/// A new secret would be as worthless as the old one.
+fn over(name: &str) -> Problem {
+    let hint = format!("`tenure token revoke {name}`, then `tenure token add {name}` makes it anew");
+    Problem::refused(
+        "token_expired",
+        format!("the token '{name}' has expired; a new secret would not change that"),
+        hint,
+    )
+}
+
+/// By this machine's clock.
+fn is_past(at: &str) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis());
+    serde_json::from_value::<Timestamp>(at.into()).is_ok_and(|at| u128::from(at.ms()) <= now)
+}
+
+/// To the minute.
+fn short(at: &str) -> String {
+    at.get(..16).map_or_else(|| at.to_owned(), |minute| format!("{minute}Z"))
+}
+
 fn line(token: &TokenView) -> String {
-    let ends = token.expires_at.as_ref().map_or(String::new(), |at| format!("  until {at}"));
-    let earlier = token.earlier_until.as_ref().map_or(String::new(), |at| format!("  the one before until {at}"));
-    format!("{:<20}  …{}  made {}{ends}{earlier}", token.name, token.last4, token.created_at)
+    let ends = token.expires_at.as_deref().map_or(String::new(), |at| match is_past(at) {
+        true => format!("  EXPIRED {}", short(at)),
+        false => format!("  until {}", short(at)),
+    });
+    let earlier = token.earlier_until.as_deref().filter(|at| !is_past(at));
+    let earlier = earlier.map_or(String::new(), |at| format!("  the one before until {}", short(at)));
+    format!("{:<20}  …{}  made {}{ends}{earlier}", token.name, token.last4, short(&token.created_at))
 }

@@ -58,6 +58,33 @@ async fn tokens_are_made_used_rotated_and_revoked() {
     }
 }
 
+#[test]
+fn an_expired_token_is_told_and_not_rotated() {
+    let folder = Folder::new();
+    folder.tenure(&["token", "add", "guest", "--expires", "1s"]).exits(0);
+    folder.tenure(&["token", "add", "ci", "--expires", "2w"]).exits(0);
+    let deadline = std::time::Instant::now() + crate::rig::PATIENCE;
+    let list = loop {
+        let list = folder.tenure(&["token", "list"]).exits(0).stdout;
+        if list.contains("EXPIRED") || std::time::Instant::now() > deadline {
+            break list;
+        }
+    };
+    let line = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(line("guest").contains("  EXPIRED ") && line("ci").contains("  until "), "{list}");
+    let refused = folder.tenure(&["token", "rotate", "guest", "--json"]).exits(4).error();
+    assert_eq!(refused["code"], "token_expired");
+    assert!(refused["hint"].as_str().unwrap().contains("`tenure token revoke guest`"), "{refused}");
+    folder.tenure(&["token", "rotate", "ci"]).exits(0);
+}
+
+#[test]
+fn a_fingerprint_for_a_daemon_without_a_certificate_is_refused() {
+    let folder = Folder::new();
+    let ran = elsewhere(&folder, "http://127.0.0.1:1", "secret", &["sessions", "--fingerprint", "ab"]).exits(2);
+    assert!(ran.stderr.contains("--fingerprint is about a certificate"), "{ran:?}");
+}
+
 #[tokio::test]
 async fn the_daemons_own_token_is_rotated_while_it_runs() {
     let folder = Folder::new();

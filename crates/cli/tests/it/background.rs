@@ -10,7 +10,7 @@ use crate::rig::{Folder, Ran, wait_for_end};
 fn a_command_starts_a_daemon_and_the_next_one_finds_it() {
     let folder = Folder::new();
     let ran = folder.tenure(&["sessions", "--json"]).exits(0);
-    assert_eq!(ran.json(), json!({"sessions": []}));
+    assert_eq!(ran.json(), json!({"sessions": [], "more": false}));
     assert!(ran.stderr.contains("Started a daemon in the background"), "{ran:?}");
     let pid = folder.daemon_pid().expect("it stays");
     let ran = folder.tenure(&["sessions"]).exits(0);

@@ -10,6 +10,7 @@ mod docs;
 mod fuzz;
 mod growth;
 mod kill;
+mod listing;
 mod models;
 mod random_kill;
 mod reader;

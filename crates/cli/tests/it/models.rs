@@ -1,6 +1,6 @@
 //! Real wire to a vendor on loopback, through the real binary: keys, addresses, faults, lists, files, and what the doctor finds.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use serde_json::{Value, json};
 use tenure_testkit::vendor::{Answer, Asked, FakeVendor, Format, Speech};
@@ -116,22 +116,6 @@ async fn the_config_adds_providers_models_and_names() {
     assert!(shown.contains("\"key\":\"hidden\"") && shown.contains("box/some") && !shown.contains(KEY), "{shown}");
 }
 
-/// Files below a folder that hold a key; the configuration, which names it, does not count.
-fn holders(folder: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            found.extend(holders(&path));
-        } else if path.file_name().unwrap() != "config.toml"
-            && String::from_utf8_lossy(&fs::read(&path).unwrap()).contains(KEY)
-        {
-            found.push(path.display().to_string());
-        }
-    }
-    found
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_seen_nowhere_even_if_the_vendor_repeats_it() {
     // It repeats the key in its answers and in its refusals.
@@ -157,7 +141,7 @@ async fn a_key_is_seen_nowhere_even_if_the_vendor_repeats_it() {
         }
         let models = folder.tenure(&["models", "--json"]).exits(0);
         assert!(!models.stdout.contains(KEY), "{models:?}");
-        assert_eq!(holders(&folder.data()), Vec::<String>::new());
+        assert_eq!(folder.holders_of(KEY), Vec::<String>::new());
     }
 }
 

@@ -53,6 +53,23 @@ impl Folder {
         fs::write(self.data().join("config.toml"), text).unwrap();
     }
 
+    /// Files of the data folder that hold a secret; the configuration, which names it, does not count.
+    pub fn holders_of(&self, secret: &str) -> Vec<String> {
+        let (mut found, mut folders) = (vec![], vec![self.data()]);
+        while let Some(folder) = folders.pop() {
+            for path in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.file_name().unwrap() != "config.toml"
+                    && String::from_utf8_lossy(&fs::read(&path).unwrap()).contains(secret)
+                {
+                    found.push(path.display().to_string());
+                }
+            }
+        }
+        found
+    }
+
     /// The process that the data folder's note names, if it lives.
     pub fn daemon_pid(&self) -> Option<u32> {
         discover::read(&self.data()).ok().map(|running| running.note.pid)

@@ -1,6 +1,6 @@
 //! Secrets that the configuration names stay out of everything the daemon writes, and of the environment of tools.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use serde_json::json;
 use tenure_wire::Policy;
@@ -11,22 +11,6 @@ use crate::{
 };
 
 const SECRET: &str = "a-word-for-the-door-42";
-
-/// Files below a folder that hold the secret; the configuration, which names it, does not count.
-fn holders(folder: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            found.extend(holders(&path));
-        } else if path.file_name().unwrap() != "config.toml"
-            && String::from_utf8_lossy(&fs::read(&path).unwrap()).contains(SECRET)
-        {
-            found.push(path.display().to_string());
-        }
-    }
-    found
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_of_the_configuration_is_written_nowhere() {
@@ -47,7 +31,7 @@ async fn a_secret_of_the_configuration_is_written_nowhere() {
     daemon.send(&session, &format!("the word: {SECRET}")).await;
     reader.wait_kind("turn_completed").await;
     reader.assert_whole(&daemon, &session).await;
-    assert_eq!(holders(&folder.data()), Vec::<String>::new());
+    assert_eq!(folder.holders_of(SECRET), Vec::<String>::new());
     assert!(reader.seen().iter().all(|seen| !seen.event.to_string().contains(SECRET)));
     // The command itself was given the word.
     assert_eq!(fs::read_to_string(folder.workspace().join("out")).unwrap(), format!("{SECRET}\n"));

@@ -87,7 +87,7 @@ fn errors_are_json_where_json_was_asked_for() {
     assert!(error["message"].as_str().unwrap().contains("not a loopback address"), "{error}");
     assert!(error["hint"].as_str().unwrap().contains("--allow-remote"), "{error}");
     let ran = folder.tenure(&["sessions", "--json", "--all"]).exits(0);
-    assert_eq!(ran.json(), serde_json::json!({"sessions": []}));
+    assert_eq!(ran.json(), serde_json::json!({"sessions": [], "more": false}));
     let unknown = "sess_01ARZ3NDEKTSV4RRFFQ69G5FAV";
     let ran = folder.tenure(&["session", "show", unknown, "--json"]).exits(4);
     assert_eq!(ran.error()["code"], "unknown_session");
@@ -137,7 +137,9 @@ fn exit_codes_are_as_the_table_says() {
     let asked = folder.tenure(&["ask", "hi", "--json"]).exits(0).json_lines();
     let session = asked.iter().find_map(|line| line["session_id"].as_str()).unwrap().to_owned();
     folder.tenure(&["session", "export", &session, "-o", "it.tar.gz"]).exits(0);
-    folder.tenure(&["session", "fork", &session]).exits(0);
+    let forked = folder.tenure(&["session", "fork", &session, "--json"]).exits(0).json();
+    let ended = forked["session_id"].as_str().unwrap().to_owned();
+    folder.tenure(&["session", "end", &ended]).exits(0);
     const WHOLE: &str = "sess_01ARZ3NDEKTSV4RRFFQ69G5FAV";
     let nothing = [WHOLE, "sess_01ARZ", "no-such-label"];
     // The daemon does not have it, however it is named, and whatever is to be done with it.
@@ -170,6 +172,8 @@ fn exit_codes_are_as_the_table_says() {
         (&["approve", &session, "call_none"], 4, "unknown_call"),
         (&["cancel", &session], 4, "no_open_turn"),
         (&["session", "resume", &session], 4, "no_open_turn"),
+        (&["session", "resume", &ended], 4, "session_ended"),
+        (&["session", "change", &session, "--model", "no-such-model"], 4, "unknown_model"),
         (&["session", "rename", &session, " "], 4, "bad_request"),
         (&["session", "fork", &session, "--at", "9999"], 4, "unknown_seq"),
         (&["session", "import", "it.tar.gz"], 4, "session_exists"),
@@ -187,13 +191,16 @@ fn exit_codes_are_as_the_table_says() {
         (&["session", "fork", &session, "--at", "0"], 2, "usage"),
         (&["stop", "--wait", "x"], 2, "usage"),
         (&["session", "purge", &session], 2, "usage"),
-        (&["sessions", "--workspace", "nowhere"], 2, "usage"),
+        (&["session", "export", &session, "-o", ".", "--force"], 2, "usage"),
         (&["store", "check", WHOLE], 2, "usage"),
         (&["store", "gc", "--older-than", "soon"], 2, "usage"),
         (&["serve", "--listen", "box.example:1"], 2, "usage"),
         (&["serve", "--log-file", "nowhere/log"], 2, "usage"),
         (&["man", "--output", "it.tar.gz"], 2, "usage"),
         (&["stop", "--url", "http://127.0.0.1:1"], 2, "usage"),
+        (&["config", "show", "--url", "http://127.0.0.1:1"], 2, "usage"),
+        (&["serve", "--url", "http://127.0.0.1:1"], 2, "usage"),
+        (&["demo"], 2, "usage"),
         (&["sessions", "--url", "http://127.0.0.1:1"], 2, "usage"),
         // What was to be done failed here.
         (&["serve"], 1, "locked"),

@@ -2,6 +2,9 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
+/// Sentences get this many columns, however little room there is.
+const FOLDED_MIN: usize = 20;
+
 /// What the place that text goes to can show. Handed in by the program; nothing is read from the environment here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
@@ -41,6 +44,25 @@ impl Look {
     pub fn line(&self, text: &str, indent: usize) -> String {
         let room = self.width.saturating_sub(indent).max(8);
         cut(&tamed(&text.replace('\n', "⏎").replace('\t', " ")), room)
+    }
+
+    /// Sentences broken between words, where the terminal would break within one; a line keeps its indentation.
+    pub fn folded(&self, text: &str) -> String {
+        let most = if self.width == Self::PLAIN.width { usize::MAX } else { self.width };
+        let fold = |line: &str| match columns(line) <= most {
+            true => line.to_owned(),
+            false => broken(line, most),
+        };
+        text.split('\n').map(fold).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The same behind so many columns: every line after the first begins there too.
+    pub fn folded_behind(&self, columns: usize, text: &str) -> String {
+        let width = match self.width == Self::PLAIN.width {
+            true => self.width,
+            false => self.width.saturating_sub(columns).max(FOLDED_MIN),
+        };
+        Look { width, ..*self }.folded(text).replace('\n', &format!("\n{:columns$}", ""))
     }
 
     /// An answer's text as it may be shown.
@@ -100,6 +122,27 @@ pub fn cut_front(text: &str, room: usize) -> String {
     format!("…{}", &text[begin..])
 }
 
+/// Lines of whole words, each as long as fits and behind the same blanks.
+fn broken(line: &str, most: usize) -> String {
+    let words = line.trim_start_matches(' ');
+    let blanks = &line[..line.len() - words.len()];
+    let (mut lines, mut last) = (blanks.to_owned(), blanks.len());
+    for (at, word) in words.split(' ').enumerate() {
+        let wide = columns(word);
+        if at > 0 && last + 1 + wide > most {
+            lines.push('\n');
+            lines.push_str(blanks);
+            last = blanks.len();
+        } else if at > 0 {
+            lines.push(' ');
+            last += 1;
+        }
+        lines.push_str(word);
+        last += wide;
+    }
+    lines
+}
+
 /// Control characters other than line end and tab become visible signs, so that printed text cannot steer a terminal.
 pub fn tamed(text: &str) -> String {
     let tame = |c: char| match c {
@@ -150,6 +193,16 @@ mod tests {
         assert_eq!(look.line("short", 2), "short");
         assert_eq!(look.line("exactly ten", 2), "exactly t…");
         assert_eq!(look.line("a\nb", 0), "a⏎b");
+    }
+
+    #[test]
+    fn sentences_are_broken_between_words() {
+        let look = Look { width: 12, ..Look::PLAIN };
+        assert_eq!(look.folded("it is at 127.0.0.1:8787 now"), "it is at\n127.0.0.1:8787\nnow");
+        assert_eq!(look.folded("short\n  behind two blanks"), "short\n  behind two\n  blanks");
+        assert_eq!(look.folded_behind(30, "behind thirty of them"), format!("behind thirty of\n{:30}them", ""));
+        let long = "word ".repeat(1000);
+        assert_eq!(Look::PLAIN.folded(&long), long);
     }
 
     #[test]

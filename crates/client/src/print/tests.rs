@@ -51,6 +51,19 @@ fn an_answer_streams_and_its_line_is_closed_before_a_note() {
 }
 
 #[test]
+fn the_log_tells_what_became_of_a_session() {
+    let changed = json!({"title": "Doors", "labels": ["a", "b"], "policy": {}});
+    let forked = json!({"from": "sess_0", "at_seq": 7, "model": "scripted"});
+    let events = [("session_updated", changed), ("session_updated", json!({"labels": []})), ("session_forked", forked)];
+    assert_eq!(
+        show(Look::PLAIN, Detail::Log, &events),
+        "    1  session_updated  title: Doors, labels: a b, another policy\n    \
+             2  session_updated  no labels\n    \
+             3  session_forked  from sess_0 at event 7, model: scripted\n"
+    );
+}
+
+#[test]
 fn a_change_tells_how_many_lines_came_and_went() {
     let done = |files: Value| json!({"name": "w", "outcome": "finished", "ok": true, "duration_ms": 5, "detail": {"files": files}});
     let two = json!([{"path": "a", "added": 2, "removed": 50}, {"path": "b", "added": 1, "removed": 0}]);

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use axum::{
     Extension,
     extract::State,
-    http::{HeaderName, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
@@ -70,12 +70,18 @@ pub(crate) async fn login(
     Extension(site): Extension<Site>,
     Extension(Peer(peer)): Extension<Peer>,
     Params(Code { code }): Params<Code>,
+    headers: HeaderMap,
 ) -> Result<Response, Rejection> {
     let exchanged = app.guard.logins.exchange(&code, Instant::now()).map_err(|error| internal(&error.to_string()))?;
     let Some(cookie) = exchanged else {
         let (detail, hint) = ("this link was used, or its time is over", "make a new one with `tenure open`");
         let rejection = Rejection::new(StatusCode::FORBIDDEN, "bad_login", detail, hint);
-        return Err(app.guard.failed(rejection, peer));
+        let rejection = app.guard.failed(rejection, peer);
+        return if rejection.code() == "bad_login" && wants_page(&headers) {
+            Ok(turned_away(rejection))
+        } else {
+            Err(rejection)
+        };
     };
     app.guard.tokens.changed.notify_one();
     to_the_page(app.guard.set_cookie(&site, Some(&cookie)))
@@ -99,6 +105,27 @@ fn to_the_page(set_cookie: String) -> Result<Response, Rejection> {
     Ok((StatusCode::SEE_OTHER, [(header::LOCATION, place), (header::SET_COOKIE, cookie)]).into_response())
 }
 
+/// Whether whoever asks shows pages.
+fn wants_page(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut kinds = accepted.flat_map(|value| value.split(',')).map(|kind| kind.split(';').next().unwrap_or_default());
+    kinds.any(|kind| kind.trim().eq_ignore_ascii_case("text/html"))
+}
+
+/// The same refusal for the eyes of a person, counted as ever.
+fn turned_away(rejection: Rejection) -> Response {
+    let mut refused = rejection.into_response();
+    let page = shown(
+        "<p>This link does not work any more: it was used already, or its minute is over.</p>\
+         <p>On the daemon's machine, <code>tenure open</code> makes a new one.</p>",
+    );
+    for (name, value) in page.headers() {
+        refused.headers_mut().insert(name, value.clone());
+    }
+    *refused.body_mut() = page.into_body();
+    refused
+}
+
 pub(crate) async fn page(caller: Option<Extension<Caller>>, _: Params<Nothing>) -> Response {
     let who = match caller {
         // A name has letters, digits and dots alone.
@@ -108,10 +135,17 @@ pub(crate) async fn page(caller: Option<Extension<Caller>>, _: Params<Nothing>) 
         ),
         None => "<p>You are not logged in. <code>tenure open</code> on its machine gives you a link.</p>".to_owned(),
     };
+    shown(&format!("<p>The daemon runs.</p>{who}"))
+}
+
+/// A small page with this in it.
+fn shown(what: &str) -> Response {
     let page = format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Tenure</title>\
-         <style>body{{font:1rem/1.5 sans-serif;margin:3rem auto;max-width:40rem;padding:0 1rem}}</style>\
-         <h1>Tenure {}</h1><p>The daemon runs.</p>{who}\
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Tenure</title>\
+         <style>:root{{color-scheme:light dark}}\
+         body{{font:1rem/1.5 sans-serif;margin:3rem auto;max-width:40rem;padding:0 1rem}}</style>\
+         <h1>Tenure {}</h1>{what}\
          <p><a href=\"/docs\">The API and how to use it</a></p></html>\n",
         env!("CARGO_PKG_VERSION")
     );

@@ -92,7 +92,9 @@ pub(crate) async fn list(State(app): State<Arc<App>>, Params(page): Params<Page>
     app.limits.text.wanted(&wanted)?;
     let Found { rows, next } = app.engine.list(before, limit, &wanted).await?;
     let next = next.map(|session| session.to_string());
-    Ok(json(StatusCode::OK, &SessionList { sessions: rows.into_iter().map(view::row).collect(), next }))
+    let turns = app.engine.turns_of(&rows).await?;
+    let sessions = rows.into_iter().zip(turns).map(|(row, turn)| view::row(row, turn)).collect();
+    Ok(json(StatusCode::OK, &SessionList { sessions, next }))
 }
 
 pub(crate) async fn show(

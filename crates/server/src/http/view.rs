@@ -7,7 +7,7 @@ use tenure_core::{
     ids::SessionId,
     message::{Attachment, MessageRef, Role},
     model,
-    session::{Call, CallState, Origin, Session, Turn},
+    session::{Call, CallState, Origin, Session, Turn, TurnStatus},
 };
 use tenure_engine::{Damage, TurnRecord};
 use tenure_store::Row;
@@ -65,12 +65,13 @@ pub(crate) fn origin(origin: Origin) -> wire::Origin {
     wire::Origin { session_id: origin.session_id.to_string(), seq: origin.seq }
 }
 
-pub(crate) fn row(row: Row) -> wire::SessionRow {
+pub(crate) fn row(row: Row, turn: Option<TurnStatus>) -> wire::SessionRow {
     wire::SessionRow {
         id: row.id.to_string(),
         created_at: row.created_at.to_string(),
         updated_at: row.updated_at.to_string(),
         status: row.status.as_ref().into(),
+        turn_status: turn.map(|status| word(&status)),
         workspace_path: row.workspace_path.as_ref().into(),
         title: row.title.map(Into::into),
         last_turn_id: row.last_turn_id.map(|turn| turn.to_string()),
@@ -124,9 +125,14 @@ fn open_turn(turn: &Turn) -> wire::OpenTurn {
         model: turn.model.clone(),
         retry_of: turn.retry_of.map(|turn| turn.to_string()),
         messages: turn.messages.iter().map(message).collect(),
+        unknown_calls: turn.calls.iter().filter(|call| call.state == CallState::Unknown).map(tool_call).collect(),
         spent: spent(&turn.spent),
         cost_micro_usd: turn.spent.cost(),
     }
+}
+
+fn tool_call(Call { call, .. }: &Call) -> wire::ToolCall {
+    wire::ToolCall { id: call.id.to_string(), name: call.name.clone(), input: call.input.clone() }
 }
 
 fn message(message: &MessageRef) -> wire::MessageRef {

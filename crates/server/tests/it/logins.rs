@@ -52,7 +52,13 @@ async fn a_link_lets_one_browser_in_once() {
     daemon.send(daemon.bare("GET", &path_of(&url))).await.refused(403, "bad_login");
     daemon.send(daemon.bare("GET", "/login?code=x")).await.refused(403, "bad_login");
     daemon.send(daemon.bare("GET", "/login")).await.refused(400, "bad_query");
-    assert_eq!(daemon.refusals("bad_login").await, 2);
+    // People get a page that says what to do; it counts as the others do.
+    let asks = daemon.bare("GET", &path_of(&url)).header("accept", "text/html,application/xhtml+xml,*/*;q=0.8");
+    let got = daemon.send(asks).await;
+    assert_eq!((got.status, got.header("content-type")), (403, "text/html; charset=utf-8"), "{got:?}");
+    let page = got.body.as_str().unwrap();
+    assert!(page.contains("<code>tenure open</code>") && page.contains("name=\"viewport\""), "{got:?}");
+    assert_eq!(daemon.refusals("bad_login").await, 3);
     daemon.send(daemon.bare("POST", "/v1/logins")).await.refused(401, "unauthorized");
 }
 

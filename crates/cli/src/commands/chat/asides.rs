@@ -11,7 +11,7 @@ const SESSIONS_SHOWN: usize = 10;
 
 pub async fn show(client: &Client, id: &str) -> anyhow::Result<()> {
     let view = client.session(id).await?;
-    session::described(&view).iter().for_each(|line| terminal::note(&format!("{line}\n")));
+    session::described(&view, terminal::stderr_look()).iter().for_each(|line| terminal::note(&format!("{line}\n")));
     Ok(())
 }
 

@@ -84,6 +84,11 @@ pub async fn export(
         return Ok(Exit::Ok);
     }
     let path = output.map_or_else(|| PathBuf::from(format!("{session}.tar.gz")), Path::to_owned);
+    if path.is_dir() {
+        let message = format!("{} is a folder", path.display());
+        let hint = format!("name a file in it: --output {}", path.join(format!("{session}.tar.gz")).display());
+        return Err(Problem::usage(message, hint).into());
+    }
     if path.exists() && !force {
         let message = format!("{} is there already", path.display());
         return Err(Problem::usage(message, "choose another file with --output, or write over it with --force").into());
@@ -149,7 +154,7 @@ pub async fn import(
         terminal::Output::Text => {
             terminal::print_line(&format!("{session_id} is here, with {}.", counted(*seq, "event")))?;
             for name in missing {
-                terminal::note(&format!("{} was missing when it was exported.\n", tamed(name)));
+                terminal::tell(&format!("{} was missing when it was exported.", tamed(name)));
             }
             let view = client.session(session_id).await?;
             if !Path::new(&view.workspace_path).is_dir() {
@@ -180,6 +185,7 @@ pub async fn purge(context: &Context, client: &Client, given: &str, yes: bool) -
     let session = lookup::session(client, given).await?;
     let view = client.session(&session).await?;
     if !yes && !confirmed(&session, view.title.as_deref())? {
+        terminal::note("Nothing was removed.\n");
         return Ok(Exit::Failed);
     }
     client.purge(&session).await?;
@@ -197,7 +203,7 @@ fn confirmed(session: &str, title: Option<&str>) -> anyhow::Result<bool> {
         return Err(Problem::usage(message, "say --yes if that is what you want").into());
     }
     let title = title.map(|title| format!(" ({})", tamed(title))).unwrap_or_default();
-    terminal::note(&format!("Remove {session}{title} for ever? [y/N] "));
+    terminal::note(&terminal::stderr_look().folded(&format!("Remove {session}{title} for ever? [y/N] ")));
     io::stderr().flush()?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;

@@ -6,20 +6,22 @@ use tenure_client::print::{Look, Tone, columns, cut, cut_front, tamed};
 use tenure_wire::SessionRow;
 
 const GAP: &str = "  ";
-/// Longer titles are cut.
-const TITLE_MAX: usize = 24;
-/// Where a folder would get less than this, ids are shortened.
+/// Where a title or a folder would get less than this, ids are shortened.
+const TITLE_MIN: usize = 24;
 const FOLDER_MIN: usize = 16;
 /// As much of an id as no other session has: its time, and some of what is random in it.
 const ID_BEGINNING: usize = 19;
 
-/// A head and a line for each row. In what room there is, titles and folders give way, then ids.
+/// A head and a line for each row. In what room there is, titles and folders give way, then ids; nothing does where no
+/// terminal shows it.
 pub fn lines(rows: &[SessionRow], now_ms: u64, home: Option<&str>, look: Look) -> Vec<String> {
+    let is_shown = look.width != Look::PLAIN.width;
+    let look = if is_shown { look } else { Look { width: usize::MAX, ..look } };
     // A program that reads it wants the path as it is.
-    let home = home.filter(|_| look.width != Look::PLAIN.width);
+    let home = home.filter(|_| is_shown);
     let table = Table {
         ids: Column::of("ID", rows, |row| row.id.clone()),
-        statuses: Column::of("STATUS", rows, |row| row.status.clone()),
+        statuses: Column::of("STATUS", rows, |row| super::stands(&row.status, row.turn_status.as_deref()).to_owned()),
         ages: Column::of("AGE", rows, |row| super::age(&row.created_at, now_ms)),
         titles: Column::of("TITLE", rows, |row| flat(row.title.as_deref().unwrap_or("-"))),
         folders: Column::of("WORKSPACE", rows, |row| shortened(&flat(&row.workspace_path), home)),
@@ -39,13 +41,13 @@ struct Table {
 
 impl Table {
     fn fitted(mut self, width: usize) -> Vec<String> {
-        let title = self.titles.widest.min(TITLE_MAX);
-        if self.fixed() + title + self.folders.widest.min(FOLDER_MIN) > width {
+        let least = self.titles.widest.min(TITLE_MIN) + self.folders.widest.min(FOLDER_MIN);
+        if self.fixed() + least > width {
             self.ids = Column::new(beginnings(&self.ids.cells));
         }
         let room = width.saturating_sub(self.fixed());
-        // A long folder takes what the title leaves, but half of the room at least.
-        let title = title.min(room.saturating_sub(self.folders.widest).max(room / 2));
+        // A long title takes what the folder leaves, but half of the room at least.
+        let title = self.titles.widest.min(room.saturating_sub(self.folders.widest).max(room / 2));
         (0..self.ids.cells.len()).map(|at| self.line(at, title, room.saturating_sub(title))).collect()
     }
 
@@ -120,12 +122,13 @@ mod tests {
 
     use super::*;
 
-    fn row(id: &str, status: &str, title: &str, workspace: &str) -> SessionRow {
+    fn row(id: &str, status: &str, turn: Option<&str>, title: &str, workspace: &str) -> SessionRow {
         SessionRow {
             id: id.into(),
             created_at: "2026-01-01T00:00:00.000Z".into(),
             updated_at: "2026-01-01T00:00:00.000Z".into(),
             status: status.into(),
+            turn_status: turn.map(Into::into),
             workspace_path: workspace.into(),
             title: Some(title.into()),
             last_turn_id: None,
@@ -134,10 +137,18 @@ mod tests {
         }
     }
 
+    const WAITS: &str = "waiting_approval";
+
     fn shown(width: usize) -> Vec<String> {
         let rows = [
-            row("sess_01K9ZZZZZZZZZZZZZZZZZZZZZZ", "active", "Mend\nthe door", "/data/me/projects/a-project-of-mine"),
-            row("sess_01K9YYYYYYYYYYYYYYYYYYYYYY", "waiting_approval", "日本語のとても長い題名です", "/data/me"),
+            row(
+                "sess_01K9ZZZZZZZZZZZZZZZZZZZZZZ",
+                "active",
+                None,
+                "Mend\nthe door",
+                "/data/me/projects/a-project-of-mine",
+            ),
+            row("sess_01K9YYYYYYYYYYYYYYYYYYYYYY", WAITS, Some(WAITS), "日本語のとても長い題名です", "/data/me"),
         ];
         let now_ms = serde_json::from_value::<Timestamp>("2026-01-01T02:00:00Z".into()).unwrap().ms();
         lines(&rows, now_ms, Some("/data/me"), Look { width, ..Look::PLAIN })
@@ -149,7 +160,7 @@ mod tests {
             shown(80),
             [
                 "ID                   STATUS            AGE  TITLE              WORKSPACE",
-                "sess_01K9ZZZZZZZZZZ  active            2 h  Mend⏎the door      …-project-of-mine",
+                "sess_01K9ZZZZZZZZZZ  idle              2 h  Mend⏎the door      …-project-of-mine",
                 "sess_01K9YYYYYYYYYY  waiting_approval  2 h  日本語のとても長…  ~",
             ]
         );
@@ -157,9 +168,17 @@ mod tests {
             let lines = shown(width);
             assert!(lines.iter().all(|line| columns(line) <= width), "{lines:#?}");
         }
-        assert!(shown(120)[1].starts_with("sess_01K9ZZZZZZZZZZZZZZZZZZZZZZ  active"), "{:#?}", shown(120));
+        assert!(shown(120)[1].starts_with("sess_01K9ZZZZZZZZZZZZZZZZZZZZZZ  idle"), "{:#?}", shown(120));
         assert!(shown(120)[1].ends_with("  ~/projects/a-project-of-mine"), "{:#?}", shown(120));
         assert!(shown(Look::PLAIN.width)[1].ends_with("  /data/me/projects/a-project-of-mine"));
+    }
+
+    #[test]
+    fn only_terminals_have_no_room() {
+        let (title, folder) = ("t".repeat(300), format!("/{}", "f".repeat(5000)));
+        let rows = [row("sess_01K9ZZZZZZZZZZZZZZZZZZZZZZ", "active", Some("interrupted"), &title, &folder)];
+        let line = &lines(&rows, 0, None, Look::PLAIN)[1];
+        assert!(line.contains("  interrupted  ") && line.contains(&title) && line.ends_with(&folder), "{line}");
     }
 
     #[test]

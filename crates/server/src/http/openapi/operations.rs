@@ -114,7 +114,7 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
         .command()
         .refuses(&["session_busy"])
         .answers(s, 200, "It had ended already, or is deleted.", &ended)
-        .answers(s, 202, "It ends; an open turn is cancelled first.", &ended),
+        .answers(s, 202, "It ends; an open turn is canceled first.", &ended),
         post("/v1/sessions/{session}/compact", "compactSession", tag, "Summarizes the older part of the context.")
             .about("The log keeps everything; only what the model is shown becomes shorter. The newest messages stay whole, and no call is split from its result. One that is under way will do. `context_compacted` or `compaction_failed` follows.")
             .may_take(s, &wire::EmptyCommand::default())
@@ -123,7 +123,7 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
         post("/v1/sessions/{session}/end", "endSession", tag, "Ends a session.").may_take(s, &end).command().answers(
             s,
             202,
-            "It ends; an open turn is cancelled first.",
+            "It ends; an open turn is canceled first.",
             &ended,
         ),
     ]
@@ -169,7 +169,7 @@ fn turns(s: &mut Schemas) -> Vec<Operation> {
     let nothing = wire::EmptyCommand::default();
     let in_turn = [("session", "$request.path.session"), ("turn", "$response.body#/turn_id")];
     let start = "Starts a turn over messages that were only appended.";
-    let retry = "Runs the input of a failed, cancelled, expired or interrupted turn again, as a new turn.";
+    let retry = "Runs the input of a failed, canceled, expired or interrupted turn again, as a new turn.";
     vec![
         post("/v1/sessions/{session}/turns", "startTurn", tag, start)
             .may_take(s, &nothing)
@@ -426,6 +426,7 @@ fn access(s: &mut Schemas) -> Vec<Operation> {
             .query::<logins::Code>(s, json!({}))
             .needs("code")
             .answer(303, "A cookie is set; the browser goes on to the page.", Value::Null)
+            .answer(403, "It is not let in; where HTML is asked for, a page says so.", page.clone())
             .refuses(&["bad_login", "too_many_failures"]),
         post("/logout", "logOut", tag, "Lets a browser go: its cookie is no longer taken.").answer(
             303,

@@ -216,6 +216,7 @@ const TURN_STATUS: [&str; 10] = [
     "expired",
     "interrupted",
 ];
+const OPEN_TURN_STATUS: [&str; 4] = ["running", "waiting_approval", "waiting_budget", "interrupted"];
 /// One line that says something, without control characters.
 const LINE: &str = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$";
 const BASE64: &str = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
@@ -239,6 +240,7 @@ fn said_of_field(name: &str, field: &str, schema: &mut Value, place: Place) {
         ("SessionView", "budgets") => return point(schema, Place::Event.reference("Budgets")),
         ("SessionView" | "SessionRow", "status") | ("", "status") => json!({ "enum": SESSION_STATUS }),
         ("TurnView" | "OpenTurn", "status") => json!({ "enum": TURN_STATUS }),
+        ("SessionRow", "turn_status") => json!({ "enum": OPEN_TURN_STATUS }),
         ("Ended", "status") => json!({ "enum": ["completed", "canceled", "failed", "expired", "purged"] }),
         ("Canceling", "status") => json!({ "const": "canceling" }),
         ("Health", "status") => json!({ "const": "ok" }),
