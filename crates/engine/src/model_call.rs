@@ -12,7 +12,7 @@ use tenure_core::{
     command::{ModelOutput, Partial},
     context::{ChatMessage, ModelRequest},
     delta::Stream,
-    message::Part,
+    message::{Attachment, Part},
     model::{Fault, FaultKind, MicroUsd, StopReason, Thinking, Usage},
     redact::{Secrets, StreamRedactor, marks_in},
     time::Moment,
@@ -37,6 +37,8 @@ pub(crate) struct ModelCall {
     pub(crate) request: ModelRequest,
     pub(crate) guessed_tokens: u64,
     pub(crate) store: Arc<dyn Store>,
+    /// What the session's attachments hold.
+    pub(crate) attachments: Vec<Attachment>,
     pub(crate) secrets: Secrets,
     pub(crate) tools: Arc<Registry>,
     pub(crate) verify: Option<VerifyPlan>,
@@ -125,8 +127,14 @@ impl ModelCall {
                 }
                 let bytes = self.store.blob_get(session, name).await;
                 let bytes = bytes.map_err(|error| Fault::new(FaultKind::Server, error.to_string()))?;
-                let gone = || Fault::new(FaultKind::BadRequest, format!("the bytes of {name} are gone"));
-                self.request.files.insert(name.to_owned(), Arc::from(&*bytes.ok_or_else(gone)?));
+                let lost = |what: &str| Fault::new(FaultKind::BadRequest, format!("the bytes of {name} {what}"));
+                let bytes = bytes.ok_or_else(|| lost("are gone"))?;
+                let known = self.attachments.iter().find(|attachment| attachment.r#ref == name);
+                // What the disk has made of a file is not what somebody sent.
+                if known.is_some_and(|known| known.digest != blake3::hash(&bytes).to_hex().as_str()) {
+                    return Err(lost("were changed on the disk"));
+                }
+                self.request.files.insert(name.to_owned(), Arc::from(&*bytes));
             }
         }
         Ok(())

@@ -207,6 +207,7 @@ impl Warm {
             model,
             guessed_tokens,
             store: parts.store.clone(),
+            attachments: self.state.attachments.clone(),
             request,
             secrets: parts.secrets.clone(),
             tools: parts.tools.clone(),
