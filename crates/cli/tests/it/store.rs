@@ -134,7 +134,7 @@ fn what_cannot_be_put_right_is_told_and_the_rest_is_kept() {
     let text = folder.tenure(&["store", "check"]).exits(5).stdout;
     assert!(text.contains("damage  sessions/") && text.contains("(repair)"), "{text}");
     let text = folder.tenure(&["store", "repair"]).exits(0).stdout;
-    assert!(text.contains("1 events lost, each with event_lost in its place"), "{text}");
+    assert!(text.contains("1 event lost, each with event_lost in its place"), "{text}");
     check(&folder).exits(0);
     assert_eq!(fs::read_to_string(path(&folder, &session, "damaged-1.ndjson")).unwrap(), damaged);
     // The daemon shows all that is left, and that the session has come to its end.

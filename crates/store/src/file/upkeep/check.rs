@@ -161,7 +161,7 @@ impl Checker<'_> {
                 (Remedy::Repair, format!("it ends with what is no whole decision, after event {after}"))
             }
             Some(Trouble::Bad { after, why }) => {
-                (Remedy::Repair, format!("a line after event {after} is damaged: {why}"))
+                (Remedy::Repair, format!("from event {} on it cannot be read: {why}", after + 1))
             }
             Some(Trouble::Foreign { seq, why }) => (Remedy::None, format!("event {seq} cannot be understood: {why}")),
         };
