@@ -242,10 +242,7 @@ fn a_session_that_lost_its_beginning_can_still_be_read() {
     fs::write(&log, rest).unwrap();
     check(&folder).exits(5);
     let done = folder.tenure(&["store", "repair", "--json"]).exits(0).json();
-    assert!(
-        done["actions"][0]["what"].as_str().unwrap().contains("1 events kept whose sum cannot be proven"),
-        "{done}"
-    );
+    assert!(done["actions"][0]["what"].as_str().unwrap().contains("1 event kept whose sum cannot be proven"), "{done}");
     check(&folder).exits(0);
     let after = numbered(folder.tenure(&["session", "events", &session, "--json"]).exits(5));
     assert_eq!(after[0]["type"], "event_lost");
