@@ -17,7 +17,7 @@ use tenure_core::{policy::Resume, redact::SECRET_BYTES_MIN};
 use tenure_engine::EngineConfig;
 use tenure_models::catalog::{CatalogConfig, ModelConfig, ProviderConfig};
 
-use crate::{address, exit::Problem, hint, models};
+use crate::{address, data, exit::Problem, hint, models};
 
 /// Shown by `tenure serve --help`. Lines with `#` before a key show what may be said where nothing is said by default.
 pub const HELP: &str = r#"Configuration: config.toml in the data folder. Flags win over the
@@ -396,12 +396,17 @@ fn millis<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Duration>,
     Grace::deserialize(from).map(|Grace(time)| Some(time))
 }
 
+/// The most that a file of settings can come to.
+const BYTES_MAX: u64 = 16 << 20;
+
 /// Reads the folder's configuration; none at all is fine.
-pub fn read(data: &Path) -> anyhow::Result<Config> {
-    let path = data.join(FILE);
-    match std::fs::read_to_string(&path) {
-        Ok(text) => Ok(parse(&path, &text)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
+pub fn read(folder: &Path) -> anyhow::Result<Config> {
+    let path = folder.join(FILE);
+    let read = data::read_plain(&path, BYTES_MAX);
+    let text = read.and_then(|bytes| bytes.map(String::from_utf8).transpose().map_err(io::Error::other));
+    match text {
+        Ok(Some(text)) => Ok(parse(&path, &text)?),
+        Ok(None) => Ok(Config::default()),
         Err(error) => {
             let hint = match error.kind() {
                 io::ErrorKind::PermissionDenied => hint::of_system(error.kind()).1,
@@ -525,6 +530,11 @@ mod tests {
             ("[models.\"openai/x\"]\nwindow = -1", "/d/config.toml:2: ", "-1"),
             ("[models.\"nobody/x\"]\nwindow = 1", "/d/config.toml:1: ", "the provider has to exist"),
             ("[models]\n\n\"openai/x\".prices = { input = -1, output = 1 }", "/d/config.toml:3: ", "a price is"),
+            (
+                "[models.\"openai/x\"]\nprices = { input = 1, output = 1, cache_raed = 1 }",
+                "/d/config.toml:2: ",
+                "unknown field `cache_raed`",
+            ),
             ("[aliases]\nsmall = \"ollama/x\"\nbig = \"gpt\"", "/d/config.toml:3: ", "`gpt` is no model"),
             ("[aliases]\n\"a/b\" = \"ollama/x\"", "/d/config.toml:2: ", "without a /"),
             ("durability = \"power\"\ndefault_model = \"gpt\"", "/d/config.toml:2: ", "no model named `gpt`"),

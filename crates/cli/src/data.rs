@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{self, Write as _},
+    io::{self, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
@@ -15,6 +15,10 @@ use crate::{exit::Problem, hint};
 
 /// Shorter tokens are taken for broken files.
 const TOKEN_BYTES_MIN: usize = 32;
+/// Longer ones would not fit into the head of a request.
+const TOKEN_BYTES_MAX: u64 = 4096;
+/// What stands in the name of a file that is being written, before the process that writes it.
+const NEW: &str = "new-";
 
 /// The folder to use: as given, or `tenure` in the user's data folder.
 pub fn folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
@@ -71,14 +75,14 @@ pub fn make(data: &Path) -> anyhow::Result<()> {
 /// The token of the folder; a new one is made at the first start.
 pub fn token(data: &Path) -> anyhow::Result<String> {
     let path = data.join(TOKEN_FILE);
-    match fs::read_to_string(&path) {
-        Ok(text) if text.trim().len() >= TOKEN_BYTES_MIN => {
+    let hint = "remove it; the next daemon makes a new one";
+    let failed = |why: &dyn std::fmt::Display| Problem::usage(format!("cannot read {}: {why}", path.display()), hint);
+    if let Some(bytes) = read_plain(&path, TOKEN_BYTES_MAX).map_err(|error| failed(&error))? {
+        let text = String::from_utf8(bytes).map_err(|error| failed(&error))?;
+        if text.trim().len() >= TOKEN_BYTES_MIN {
             make_private(&path)?;
             return Ok(text.trim().to_owned());
         }
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
     let token = random_hex()?;
     keep_token(data, &token).with_context(|| format!("cannot write {}", path.display()))?;
@@ -127,17 +131,56 @@ pub fn replace(path: &Path, bytes: &[u8], keep: Keep) -> anyhow::Result<()> {
 
 /// The same, and why not is told plainly.
 pub fn replace_file(path: &Path, bytes: &[u8], keep: Keep) -> io::Result<()> {
-    let new = path.with_extension(format!("new-{}", std::process::id()));
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(bytes)?;
-    if keep == Keep::Synced {
-        file.sync_all()?;
+    let new = path.with_extension(format!("{NEW}{}", std::process::id()));
+    // Whatever an earlier process of this number left, or somebody put there.
+    let _ = fs::remove_file(&new);
+    let written = write_new(&new, bytes, keep).and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
     }
-    fs::rename(&new, path)?;
+    written?;
     match path.parent() {
         Some(folder) if keep == Keep::Synced => fs::File::open(folder)?.sync_all(),
         _ => Ok(()),
     }
+}
+
+fn write_new(path: &Path, bytes: &[u8], keep: Keep) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    if keep == Keep::Synced { file.sync_all() } else { Ok(()) }
+}
+
+/// Removes what daemons that were killed had begun to write. Only for whoever has the folder.
+pub fn sweep(data: &Path) {
+    let Ok(entries) = fs::read_dir(data) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let number = path.extension().and_then(|end| end.to_str()?.strip_prefix(NEW));
+        let is_ours = number.is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit()));
+        if is_ours && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            // One that stays does no harm.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// The content of a small file; `None` if there is none. What is no plain file is refused: nobody waits for a pipe.
+pub fn read_plain(path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = match fs::OpenOptions::new().read(true).custom_flags(nonblocking).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a plain file"));
+    }
+    let mut content = Vec::new();
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut content)?;
+    if content.len() as u64 > bytes_max {
+        return Err(io::Error::other(format!("it has more than {bytes_max} bytes")));
+    }
+    Ok(Some(content))
 }
 
 #[cfg(test)]
@@ -174,5 +217,34 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert_eq!(token(data.path()).unwrap(), first);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn what_is_no_plain_file_is_refused_and_not_waited_for() {
+        let data = tempfile::tempdir().unwrap();
+        let path = data.path().join(TOKEN_FILE);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        let error = token(data.path()).unwrap_err().to_string();
+        assert!(error.contains("it is not a plain file"), "{error}");
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "a".repeat(5000)).unwrap();
+        let error = token(data.path()).unwrap_err().to_string();
+        assert!(error.contains("more than 4096 bytes"), "{error}");
+        fs::write(&path, [0xff; 40]).unwrap();
+        assert!(token(data.path()).is_err());
+    }
+
+    #[test]
+    fn what_was_being_written_is_swept() {
+        let data = tempfile::tempdir().unwrap();
+        let kept = ["token", "a.new-", "b.new-1x", "new-7", "c.news-1"];
+        for name in ["token.new-123", "tokens.new-4", "daemon.new-99"].iter().chain(&kept) {
+            fs::write(data.path().join(name), "x").unwrap();
+        }
+        sweep(data.path());
+        let mut left: Vec<String> =
+            fs::read_dir(data.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        left.sort();
+        assert_eq!(left, ["a.new-", "b.new-1x", "c.news-1", "new-7", "token"]);
     }
 }

@@ -57,6 +57,11 @@ impl Problem {
         Self { exit: Exit::Usage, code: "usage".into(), message: message.into(), hint: hint.into() }
     }
 
+    /// What to do about it.
+    pub fn hint(&self) -> &str {
+        &self.hint
+    }
+
     /// No daemon can be reached or started.
     pub fn no_daemon(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { exit: Exit::NoDaemon, code: "no_daemon".into(), message: message.into(), hint: hint.into() }

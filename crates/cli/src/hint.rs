@@ -196,6 +196,7 @@ mod tests {
         "bad_workspace",
         "budget_lowered",
         "disk_refused",
+        "file_damaged",
         "internal",
         "not_allowed",
         "nothing_to_send",
@@ -203,6 +204,7 @@ mod tests {
         "rotated_enough",
         "session_busy",
         "session_damaged",
+        "session_purged",
         "shutting_down",
         "token_expired",
         "too_fast",
@@ -215,6 +217,7 @@ mod tests {
         "unauthorized",
         "unknown_artifact",
         "unknown_attachment",
+        "unsupported_coding",
         "unsupported_part",
     ];
 

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 use tenure_client::{Target, Trust};
-use tenure_server::{Made, Tls};
+use tenure_server::{Kept, Made, Tls};
 
 use crate::{
     args::Global,
@@ -236,25 +236,33 @@ impl Said {
     }
 }
 
+/// The most that named tokens can come to.
+const TOKENS_BYTES_MAX: u64 = 16 << 20;
+
 /// Keeps tokens in the data folder.
 pub struct Files(pub PathBuf);
 
 impl Files {
-    const TOKENS: &str = "tokens.json";
+    pub const TOKENS: &str = "tokens.json";
 
-    /// The named tokens. A file that cannot be understood is refused: nobody is let in or shut out by mistake.
-    pub fn named(&self) -> anyhow::Result<Vec<tenure_server::NamedToken>> {
+    /// What is known of tokens. A file that cannot be understood is refused: nobody is let in or shut out by mistake.
+    pub fn kept(&self) -> anyhow::Result<Kept> {
         let path = self.0.join(Self::TOKENS);
-        match fs::read(&path) {
-            Ok(bytes) => {
-                data::make_private(&path)?;
-                tenure_server::read_tokens(&bytes).map_err(|why| {
-                    let hint = "mend the file, or remove it to forget all tokens but the daemon's own";
-                    Problem::usage(format!("{}: {why}", path.display()), hint).into()
-                })
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(vec![]),
-            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+        let kept = self.look()?;
+        if path.exists() {
+            data::make_private(&path)?;
+        }
+        Ok(kept)
+    }
+
+    /// The same, and nothing is changed.
+    pub fn look(&self) -> Result<Kept, Problem> {
+        let path = self.0.join(Self::TOKENS);
+        let hint = "mend the file, or remove it to forget all tokens but the daemon's own";
+        let refused = |why: String| Problem::usage(format!("{}: {why}", path.display()), hint);
+        match data::read_plain(&path, TOKENS_BYTES_MAX).map_err(|error| refused(error.to_string()))? {
+            Some(bytes) => tenure_server::read_tokens(&bytes).map_err(refused),
+            None => Ok(Kept::default()),
         }
     }
 }

@@ -5,13 +5,14 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use anyhow::Context as _;
 use tenure_core::policy::Rule;
 use tenure_engine::Standing;
 
 use crate::{data, exit::Problem};
 
-const FILE: &str = "always.json";
+pub const FILE: &str = "always.json";
+/// The most that answers can come to.
+const BYTES_MAX: u64 = 16 << 20;
 
 pub struct FileStanding {
     path: PathBuf,
@@ -20,15 +21,15 @@ pub struct FileStanding {
 
 impl FileStanding {
     /// Reads the rules given so far. A file that cannot be understood is refused: nothing is allowed or forgotten by mistake.
-    pub fn open(data: &Path) -> anyhow::Result<Self> {
+    pub fn open(data: &Path) -> Result<Self, Problem> {
         let path = data.join(FILE);
-        let rules = match std::fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-                let hint = "mend the file, or remove it to forget all answers given for always";
-                Problem::usage(format!("{}:{}: {error}", path.display(), error.line()), hint)
-            })?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => vec![],
-            Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+        let hint = "mend the file, or remove it to forget all answers given for always";
+        let refused = |why: String| Problem::usage(format!("{}{why}", path.display()), hint);
+        let rules = match data::read_plain(&path, BYTES_MAX).map_err(|error| refused(format!(": {error}")))? {
+            Some(bytes) => {
+                serde_json::from_slice(&bytes).map_err(|error| refused(format!(":{}: {error}", error.line())))?
+            }
+            None => vec![],
         };
         Ok(Self { path, rules: Mutex::new(rules) })
     }

@@ -101,7 +101,10 @@ pub async fn find(data: &Path) -> Result<(Client, DaemonInfo), Absent> {
 }
 
 fn read_text(path: &Path) -> Result<Option<String>, Absent> {
-    match std::fs::read_to_string(path) {
+    // Nobody waits for a pipe that stands where a file should be.
+    let odd = std::fs::metadata(path).is_ok_and(|found| !found.is_file());
+    let read = if odd { Err(io::Error::other("it is not a plain file")) } else { std::fs::read_to_string(path) };
+    match read {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Absent::Unreadable { path: path.to_owned(), why: error.to_string() }),

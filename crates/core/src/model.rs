@@ -29,6 +29,21 @@ impl Usage {
         self.cache_write_tokens = self.cache_write_tokens.saturating_add(other.cache_write_tokens);
     }
 
+    /// Takes in a later count of the same reply. It may be finer, such as which part of the input was cached, but nothing
+    /// that was used is taken back.
+    pub fn raise(&mut self, later: &Usage) {
+        let output_tokens = self.output_tokens.max(later.output_tokens);
+        if later.sent() >= self.sent() {
+            *self = *later;
+        }
+        self.output_tokens = output_tokens;
+    }
+
+    /// All tokens of the request, cached or not.
+    pub fn sent(&self) -> u64 {
+        self.input_tokens.saturating_add(self.cache_read_tokens).saturating_add(self.cache_write_tokens)
+    }
+
     /// What counts against a token budget: output plus input not read from a cache.
     pub fn budget_tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.cache_write_tokens).saturating_add(self.output_tokens)
@@ -61,6 +76,8 @@ pub enum FaultKind {
     Server,
     /// Refused or reset connections, failed name lookups.
     Network,
+    /// Nothing takes connections at an address of this machine.
+    NoServer,
     /// The stream ended without its closing mark.
     StreamCut,
     /// The watchdog saw no byte for too long.
@@ -94,7 +111,8 @@ impl FaultKind {
     pub fn retryable(self) -> bool {
         use FaultKind::*;
         match self {
-            RateLimited | Overloaded | Server | Network | StreamCut | StreamStalled | Malformed | Interrupted => true,
+            RateLimited | Overloaded | Server | Network | NoServer | StreamCut | StreamStalled | Malformed
+            | Interrupted => true,
             Auth | Quota | Tls | BadRequest | UnknownModel | ReplyTooLarge | SchemaMismatch | ContextOverflow
             | Canceled => false,
         }
@@ -108,6 +126,7 @@ impl FaultKind {
             Overloaded => "overloaded",
             Server => "server",
             Network => "network",
+            NoServer => "no_server",
             StreamCut => "stream_cut",
             StreamStalled => "stream_stalled",
             Malformed => "malformed",

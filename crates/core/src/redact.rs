@@ -2,11 +2,14 @@
 
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use serde_json::Value;
 
 /// Shorter values are too common to be taken for secrets.
 pub const SECRET_BYTES_MIN: usize = 8;
+
+/// Longer secrets are looked for with a smaller table.
+const TABLE_BYTES_MAX: usize = 1024;
 
 /// Known secrets by name. Written as `${secret:NAME}`; put back only when a tool starts.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +28,45 @@ struct Secret {
     name: String,
     mark: String,
     value: String,
+    /// For each beginning of the value, by its length less one: how long the longest shorter beginning is that it ends with.
+    borders: Arc<[u32]>,
+}
+
+impl Secret {
+    fn new(name: String, value: String) -> Self {
+        let borders = borders(value.as_bytes()).into();
+        Self { mark: format!("${{secret:{name}}}"), name, value, borders }
+    }
+
+    /// How many of the last bytes of a text are a beginning of this secret: in one pass, however alike its letters are.
+    /// The text is shorter than the secret.
+    fn begun_at_end(&self, text: &[u8]) -> usize {
+        text.iter().fold(0, |matched, byte| grown(self.value.as_bytes(), &self.borders, matched, *byte))
+    }
+}
+
+/// How much of a value is matched when one more byte comes: more than before, or what a border leaves.
+fn grown(value: &[u8], borders: &[u32], mut matched: usize, byte: u8) -> usize {
+    loop {
+        match matched {
+            _ if value.get(matched) == Some(&byte) => return matched + 1,
+            0 => return 0,
+            _ => matched = borders[matched - 1] as usize,
+        }
+    }
+}
+
+fn borders(value: &[u8]) -> Vec<u32> {
+    let mut borders = Vec::with_capacity(value.len());
+    for (at, byte) in value.iter().enumerate() {
+        let border = match borders.last() {
+            None => 0,
+            Some(last) => grown(&value[..at], &borders, *last as usize, *byte),
+        };
+        // A secret is far shorter than that.
+        borders.push(u32::try_from(border).unwrap_or(0));
+    }
+    borders
 }
 
 impl std::fmt::Debug for Secret {
@@ -49,15 +91,18 @@ pub fn marks_in(text: &str) -> impl Iterator<Item = &str> {
 impl Secrets {
     pub fn new(named: impl IntoIterator<Item = (String, String)>) -> Self {
         let named = named.into_iter().filter(|(_, value)| value.len() >= SECRET_BYTES_MIN);
-        Self::of(named.map(|(name, value)| Secret { mark: format!("${{secret:{name}}}"), name, value }).collect())
+        Self::of(named.map(|(name, value)| Secret::new(name, value)).collect())
     }
 
     fn of(mut all: Vec<Secret>) -> Self {
         // Where one secret holds another, the longer one is named.
         all.sort_by(|a, b| b.value.len().cmp(&a.value.len()).then(a.mark.cmp(&b.mark)));
         all.dedup_by(|a, b| a.value == b.value);
-        let builder =
-            AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(all.iter().map(|one| &one.value));
+        // The fastest table takes the square of a secret's length to make if its letters are alike.
+        let is_long = all.first().is_some_and(|longest| longest.value.len() > TABLE_BYTES_MAX);
+        let kind = is_long.then_some(AhoCorasickKind::ContiguousNFA);
+        let mut builder = AhoCorasick::builder();
+        let builder = builder.match_kind(MatchKind::LeftmostLongest).kind(kind).build(all.iter().map(|one| &one.value));
         // It fails for more text than a machine's environment can hold.
         let finder = builder.ok().filter(|_| !all.is_empty());
         Self(Arc::new(Known { all, finder }))
@@ -76,7 +121,7 @@ impl Secrets {
     pub fn in_json(&self) -> Secrets {
         let spelled = |secret: &Secret| {
             let quoted = Value::from(secret.value.as_str()).to_string();
-            Secret { value: quoted[1..quoted.len() - 1].to_owned(), ..secret.clone() }
+            Secret::new(secret.name.clone(), quoted[1..quoted.len() - 1].to_owned())
         };
         Self::of(self.0.all.iter().flat_map(|secret| [spelled(secret), secret.clone()]).collect())
     }
@@ -216,14 +261,11 @@ impl StreamRedactor {
 
     /// The first byte, from `start` on, of the longest tail that a longer secret begins with.
     fn unclear_from(&self, start: usize) -> usize {
-        let (text, all) = (&self.held, &self.secrets.0.all);
-        let longest = all.first().map_or(0, |secret| secret.value.len() - 1);
-        let grows = |from: &usize| {
-            let tail = &text.as_bytes()[*from..];
-            all.iter().any(|secret| secret.value.len() > tail.len() && secret.value.as_bytes().starts_with(tail))
+        let tail = |secret: &Secret| {
+            let from = start.max(self.held.len().saturating_sub(secret.value.len() - 1));
+            secret.begun_at_end(&self.held.as_bytes()[from..])
         };
-        let tails = start.max(text.len().saturating_sub(longest))..text.len();
-        tails.into_iter().filter(|from| text.is_char_boundary(*from)).find(grows).unwrap_or(text.len())
+        self.held.len() - self.secrets.0.all.iter().map(tail).max().unwrap_or(0)
     }
 }
 
@@ -276,7 +318,37 @@ mod tests {
         }
     }
 
+    /// Every tail would be compared to its end if it were not for the borders: hours.
+    #[test]
+    fn a_long_secret_of_equal_letters_is_found_in_one_pass() {
+        let secret = "a".repeat(1 << 20);
+        let mut stream = StreamRedactor::new(Secrets::new([("KEY".to_owned(), secret.clone())]));
+        let text = format!("{}b{}", &secret[1..], &secret[2..]);
+        assert_eq!(stream.push(&text), text[..1 << 20]);
+        assert_eq!(stream.push("aa."), "${secret:KEY}.");
+        assert_eq!(stream.finish(), "");
+    }
+
+    #[test]
+    fn borders_are_the_longest() {
+        for (value, expected) in [("aabaaab", [0, 1, 0, 1, 2, 2, 3]), ("abcdabc", [0, 0, 0, 0, 1, 2, 3])] {
+            assert_eq!(borders(value.as_bytes()), expected, "{value}");
+        }
+    }
+
     proptest! {
+        /// Over two letters nearly every tail is the beginning of some secret.
+        #[test]
+        fn secrets_of_few_letters_are_found_in_pieces(
+            text in "[ab]{0,60}", known in proptest::collection::vec("[ab]{8,12}", 1..4), size in 1usize..9,
+        ) {
+            let secrets = Secrets::new(known.into_iter().enumerate().map(|(at, value)| (format!("K{at}"), value)));
+            let mut stream = StreamRedactor::new(secrets.clone());
+            let mut shown: String = text.as_bytes().chunks(size).map(|part| stream.push(str::from_utf8(part).unwrap())).collect();
+            shown.push_str(&stream.finish());
+            prop_assert_eq!(shown, secrets.redact(&text));
+        }
+
         #[test]
         fn a_stream_cut_anywhere_shows_what_the_whole_would(cuts in proptest::collection::vec(0usize..60, 0..8)) {
             let text = "ä sk-abcdef12 sk-abcdef123 x sk-abcdef123-lon sk-abcdef123-long!";

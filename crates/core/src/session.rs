@@ -294,6 +294,9 @@ pub struct Attempts {
     pub made: u32,
     /// Those that count against the limit.
     pub failed: u32,
+    /// The model's server was there at some time in this turn.
+    #[serde(default)]
+    pub reached: bool,
     pub first_failed_at: Option<Timestamp>,
     pub not_before: Option<Timestamp>,
 }

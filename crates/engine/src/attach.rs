@@ -35,8 +35,15 @@ impl Engine {
             digest,
         };
         // What would be refused, or was answered before, leaves nothing behind.
-        let is_known = state.attachments.iter().any(|known| known.r#ref == attachment.r#ref);
-        if !is_known && state.life == Life::Open && state.attachments.len() < ATTACHMENTS_MAX {
+        let is_wanted = match state.attachments.iter().find(|known| known.r#ref == attachment.r#ref) {
+            // What the disk has lost comes back when it is given again.
+            Some(known) => {
+                known.digest == attachment.digest
+                    && self.sound(session, &known.r#ref, Some(&known.digest)).await.is_err()
+            }
+            None => state.life == Life::Open && state.attachments.len() < ATTACHMENTS_MAX,
+        };
+        if is_wanted {
             self.0.parts.store.blob_put(session, &attachment.r#ref, file.bytes).await?;
         }
         self.command(session, Command::Attach { attachment }, key, actor).await
@@ -47,8 +54,8 @@ impl Engine {
         let state = self.session(session).await?;
         let wanted = format!("attachments/{name}");
         let Some(known) = state.attachments.iter().find(|known| known.r#ref == wanted) else { return Ok(None) };
-        let bytes = self.0.parts.store.blob_get(session, &known.r#ref).await?;
-        Ok(bytes.map(|bytes| (known.clone(), bytes)))
+        let sound = self.sound(session, &known.r#ref, Some(&known.digest)).await?;
+        Ok(Some((known.clone(), sound.bytes)))
     }
 }
 

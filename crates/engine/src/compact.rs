@@ -30,6 +30,8 @@ const EXCERPT_TAIL: usize = 2_000;
 const REQUEST_BYTES_MAX: usize = 8_000;
 /// The share of the room that it may take.
 const REQUEST_SHARE: u64 = 8;
+/// A summary takes about this much even where little was said: less than that is not worth one.
+const SUMMARY_TOKENS_MIN: u64 = 100;
 /// A summary is not let grow beyond this.
 const SUMMARY_BYTES_MAX: usize = 256 * 1024;
 
@@ -63,7 +65,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// `None` where nothing can go: all that is there has to stay.
+    /// `None` where nothing is gained: all that is there has to stay, or takes no more room than a summary of it.
     pub(crate) fn make(entries: &[Entry], model: &dyn Model, room: &Room) -> Option<Plan> {
         let weigh = |entry: &Entry| room.gauge.read(model.count_message(&entry.message));
         let weights: Vec<u64> = entries.iter().map(weigh).collect();
@@ -74,24 +76,27 @@ impl Plan {
         let first = first_kept(entries, &weights, tokens_max.min(said) / KEPT_SHARE);
         let (gone, kept) = entries.split_at(first);
         let kept_from = kept.first()?.seq;
-        // A summary of nothing but a summary gains nothing.
-        if gone.iter().all(|entry| matches!(entry.voice, Voice::Summary { .. })) {
-            return None;
-        }
         let record = record(gone);
         let readable = room.bytes(record.len(), tokens_max / READ_SHARE) >> room.overflows.min(usize::BITS - 1);
-        let request = gone.iter().rev().find_map(request_of);
         let quoted = |text: String| {
             let bytes = room.bytes(text.len(), tokens_max / REQUEST_SHARE).min(REQUEST_BYTES_MAX);
             shortened(&text, bytes - bytes / 4, bytes / 4)
         };
+        let asking = gone.iter().rev().find_map(|entry| Some((entry, quoted(request_of(entry)?))));
+        // What an earlier summary tells will be told again, at about the same length.
+        let is_fresh = |entry: &Entry| !matches!(entry.voice, Voice::Summary { .. });
+        let fresh: u64 = gone.iter().zip(&weights).filter(|(entry, _)| is_fresh(entry)).map(|(_, weight)| weight).sum();
+        let told_anew = asking.as_ref().filter(|(entry, _)| is_fresh(entry)).map_or(0, |(_, text)| text.len());
+        if fresh <= SUMMARY_TOKENS_MIN + room.gauge.read(tokens::of_bytes(told_anew)) {
+            return None;
+        }
         Some(Plan {
             kept_from,
             context_from: kept.iter().map(|entry| entry.body_seq).min().unwrap_or(kept_from).min(kept_from),
             tokens_kept: room.overhead + weights[first..].iter().sum::<u64>(),
             tokens_before,
             record: shortened(&record, readable / 4, readable - readable / 4),
-            request: request.map(quoted),
+            request: asking.map(|(_, text)| text),
         })
     }
 

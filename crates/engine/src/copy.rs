@@ -6,14 +6,17 @@ use std::{collections::BTreeMap, time::Duration};
 use bytes::Bytes;
 use tenure_core::{
     command::Refusal,
-    event::{Body, NamedBlob},
+    event::{Body, Event, NamedBlob},
     ids::SessionId,
     session::{Decision, Session},
+    time::Timestamp,
 };
 use tenure_store::{CreateKey, LogWriter, Stage, Store, StoredEvent};
 
 use crate::{Engine, Error, warm::Warm};
 
+/// Among the keys that make sessions: the ids of those that were deleted.
+const PURGED: &str = "purged";
 /// How often somebody who repeats a request looks whether the first one is done.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -61,10 +64,10 @@ impl Copy {
     }
 
     /// Adds events of another session's log as this one's own, up to its event `last`.
-    pub async fn take(&mut self, events: &[StoredEvent], last: u64) -> Result<(), Error> {
+    pub async fn take(&mut self, events: &[StoredEvent], from: SessionId, last: u64) -> Result<(), Error> {
         let mut lines = Vec::new();
         for stored in events.iter().filter(|stored| stored.seq <= last) {
-            let mut event = stored.parse().map_err(|error| no_copy(error.to_string()))?;
+            let mut event = event_of(stored, from)?;
             event.session_id = self.id;
             let json = serde_json::to_vec(&event).map_err(|error| Error::Bug(error.to_string()))?;
             // What is cut inside a decision ends one here.
@@ -81,21 +84,20 @@ impl Copy {
     /// Adds lines of this very session's log, as they were written elsewhere.
     pub async fn take_lines(&mut self, lines: Bytes) -> Result<(), Error> {
         for stored in self.stage.append_lines(lines).await.map_err(bad_lines)? {
-            let event = stored.parse().map_err(|error| no_copy(error.to_string()))?;
-            if event.session_id != self.id {
-                return Err(no_copy(format!("event {} belongs to {}", event.seq, event.session_id)));
-            }
-            self.fold(&event)?;
+            self.fold(&event_of(&stored, self.id)?)?;
         }
         Ok(())
     }
 
-    fn fold(&mut self, event: &tenure_core::event::Event) -> Result<(), Error> {
+    fn fold(&mut self, event: &Event) -> Result<(), Error> {
         check_names(&event.body)?;
         let told = |blob: &NamedBlob<'_>| Told { bytes: blob.bytes, digest: blob.digest.map(str::to_owned) };
         let named = event.body.blobs().map(|blob| (blob.name.to_owned(), told(&blob)));
         self.blobs.extend(named);
         match &mut self.state {
+            Some(_) if matches!(event.body, Body::SessionCreated(_)) => {
+                return Err(no_copy(format!("event {} creates it once more", event.seq)));
+            }
             Some(state) => state.apply(event),
             None => {
                 let born = Session::born(event);
@@ -147,7 +149,33 @@ impl Engine {
             let message = "this idempotency key was used for another request";
             return Err(Refusal::new("key_reused", message, "use a new key for a new request").into());
         }
+        self.check_not_purged(first.session_id, mine.at).await?;
         Ok(first.session_id)
+    }
+
+    /// Notes that a session is about to be deleted: its maker's key must not make it anew.
+    pub(crate) async fn keep_purged(&self, session_id: SessionId) -> Result<(), Error> {
+        let (endpoint, key, at) = (PURGED.into(), session_id.to_string(), self.0.parts.clock.now());
+        match self.0.parts.store.key_put(CreateKey { endpoint, key, digest: String::new(), session_id, at }).await {
+            // So many keys are no reason to keep a session.
+            Ok(_) | Err(tenure_store::Error::KeysFull { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn check_not_purged(&self, session: SessionId, now: Timestamp) -> Result<(), Error> {
+        let store = &self.0.parts.store;
+        if store.key_get(PURGED, &session.to_string(), now).await?.is_none() {
+            return Ok(());
+        }
+        match store.head(session).await {
+            // It was not deleted in the end, or came back from an archive.
+            Err(tenure_store::Error::NoSession(_)) => {
+                let message = format!("the session {session}, which this key made, was deleted");
+                Err(Refusal::new("session_purged", message, "use a new key for a new session").into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A session that was put in place as a whole is loaded as after a restart, and in the listing before its maker is
@@ -157,6 +185,15 @@ impl Engine {
         warm.announce().await;
         self.insert(id, warm).await;
         Ok(())
+    }
+}
+
+/// An event of the log of `session`.
+fn event_of(stored: &StoredEvent, session: SessionId) -> Result<Event, Error> {
+    let event = stored.parse().map_err(|error| no_copy(error.to_string()))?;
+    match event.session_id == session {
+        true => Ok(event),
+        false => Err(no_copy(format!("event {} belongs to {}", event.seq, event.session_id))),
     }
 }
 

@@ -107,7 +107,7 @@ async fn write(store: &dyn Store, manifest: &Manifest, out: mpsc::Sender<Result<
     writer.close(manifest.log_bytes).map_err(failed)?;
     for blob in &manifest.blobs {
         let content = store.blob_get(manifest.session_id, &blob.name).await?.unwrap_or_default();
-        if content.len() as u64 != blob.bytes {
+        if blake3::hash(&content).to_hex().as_str() != blob.digest {
             return Err(Error::Bug(format!("{} changed while it was exported", blob.name)));
         }
         writer.open(&blob.name, blob.bytes).map_err(failed)?;

@@ -1,5 +1,7 @@
 //! A session that begins where another one stood: its log up to an event, copied, with the files that this speaks of.
 
+use std::collections::HashSet;
+
 use tenure_core::{
     command::{Refusal, digest_of},
     event::{Actor, SessionForked},
@@ -11,6 +13,7 @@ use tenure_store::{CreateKey, Limit};
 use crate::{
     Engine, Error,
     copy::{Begun, Copy},
+    named::Files,
 };
 
 /// What a fork is to be.
@@ -24,11 +27,13 @@ pub struct NewFork {
     pub workspace_path: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forked {
     pub session_id: SessionId,
     /// The last event that was copied.
     pub seq: u64,
+    /// Files that events name and that were gone, or changed on the disk.
+    pub missing: Vec<String>,
 }
 
 impl Engine {
@@ -58,7 +63,8 @@ impl Engine {
             Begun::Now(copy) => copy,
             Begun::Before => {
                 let origin = self.session(id).await?.forked_from;
-                return Ok(Forked { session_id: id, seq: origin.map_or(seq, |origin| origin.seq) });
+                let missing = self.missing(id).await?;
+                return Ok(Forked { session_id: id, seq: origin.map_or(seq, |origin| origin.seq), missing });
             }
         };
         let mut after = 0;
@@ -66,13 +72,16 @@ impl Engine {
             let page = store.read(from, after, Limit::default()).await?;
             let Some(last) = page.last() else { break };
             after = last.seq;
-            copy.take(&page, seq).await?;
+            copy.take(&page, from, seq).await?;
         }
-        let names: Vec<String> = copy.blobs().keys().cloned().collect();
-        for name in names {
-            match store.blob_get(from, &name).await? {
-                Some(bytes) => copy.put_blob(&name, bytes).await?,
-                None => tracing::warn!("{name} of {from} is not there; its fork {id} lacks it too"),
+        let named: Vec<_> = copy.blobs().iter().map(|(name, told)| (name.clone(), told.digest.clone())).collect();
+        let mut missing = Vec::new();
+        for (name, digest) in named {
+            match self.sound(from, &name, digest.as_deref()).await {
+                Ok(sound) => copy.put_blob(&name, sound.bytes).await?,
+                // One that the disk has changed is as good as none.
+                Err(Error::Refused(_)) => missing.push(name),
+                Err(error) => return Err(error),
             }
         }
         // One that was deleted meanwhile may have given a part of its files.
@@ -93,6 +102,16 @@ impl Engine {
         copy.commit().await?;
         events.iter().for_each(|event| self.0.happened(event));
         self.welcome(id).await?;
-        Ok(Forked { session_id: id, seq })
+        Ok(Forked { session_id: id, seq, missing })
+    }
+
+    /// The files that events of a session name and that it does not have.
+    async fn missing(&self, session: SessionId) -> Result<Vec<String>, Error> {
+        let store = &*self.0.parts.store;
+        let mut there = store.blob_list(session, "artifacts").await?;
+        there.extend(store.blob_list(session, "attachments").await?);
+        let there: HashSet<String> = there.into_iter().map(|blob| blob.name).collect();
+        let missing = |files: &Files| files.keys().filter(|name| !there.contains(*name)).cloned().collect();
+        self.0.named.ask(store, session, missing).await
     }
 }

@@ -171,7 +171,7 @@ fn take_log(
         let lines = std::mem::replace(&mut waiting, rest);
         let events = log.take(&lines).map_err(no_copy)?;
         match as_new {
-            true => handle.block_on(copy.take(&events, manifest.seq))?,
+            true => handle.block_on(copy.take(&events, manifest.session_id, u64::MAX))?,
             false => handle.block_on(copy.take_lines(lines.into()))?,
         }
     }

@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use tenure_core::{
     budget::{Budgets, Spent},
     command::{Answer, Command, Refusal, digest_of},
@@ -21,7 +20,7 @@ use tenure_core::{
     session::{Life, Session, Settings, Turn, TurnStatus, create},
     tool::ToolSpec,
 };
-use tenure_store::{Blob, CreateKey, Row, Store};
+use tenure_store::{CreateKey, Row, Store};
 use tokio::sync::{OnceCell, mpsc::error::TrySendError, oneshot, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -40,6 +39,7 @@ mod hub;
 mod import;
 mod load;
 mod model_call;
+mod named;
 mod purge;
 mod record;
 mod redaction;
@@ -57,6 +57,7 @@ pub use clock::{Clock, SystemClock};
 pub use damage::Damage;
 pub use export::Export;
 pub use feed::{FeedCursor, FeedItem, FeedSubscription, is_of_status};
+pub use files::Sound;
 pub use fork::{Forked, NewFork};
 pub use history::Messages;
 pub use hub::StreamItem;
@@ -69,6 +70,7 @@ pub use tally::Counts;
 
 use feed::Feed;
 use hub::{Hubs, lock};
+use named::Named;
 use redaction::redacted;
 use tally::Tally;
 use warm::{Ended, Handle, Mail, Warm};
@@ -186,6 +188,7 @@ pub(crate) struct Shared {
     retired: AtomicUsize,
     pub(crate) tally: Tally,
     pub(crate) feed: Feed,
+    pub(crate) named: Named,
     notices: Mutex<Vec<String>>,
 }
 
@@ -208,6 +211,7 @@ impl Engine {
             retired: AtomicUsize::new(0),
             tally: Tally::default(),
             feed,
+            named: Named::default(),
             notices: Mutex::default(),
         }));
         let recovering = engine.clone();
@@ -376,6 +380,17 @@ impl Engine {
         }
     }
 
+    /// The state of a session as it was at one of its events.
+    pub async fn session_at(&self, session: SessionId, seq: u64) -> Result<Arc<Session>, Error> {
+        let present = self.session(session).await?;
+        if seq >= present.seq {
+            return Ok(present);
+        }
+        let store = &*self.0.parts.store;
+        let head = tenure_store::Head { seq, ..store.head(session).await? };
+        Ok(Arc::new(load::state_at(store, session, head).await?.0))
+    }
+
     /// A turn's record; with `wait`, when it rests or the time is over.
     pub async fn turn(&self, session: SessionId, turn: TurnId, wait: Option<Duration>) -> Result<TurnRecord, Error> {
         let deadline = tokio::time::Instant::now() + wait.unwrap_or_default();
@@ -457,26 +472,6 @@ impl Engine {
         search::named(&*self.0.parts.store, name).await
     }
 
-    /// The files that tools left behind in a session.
-    pub async fn artifacts(&self, session: SessionId) -> Result<Vec<Blob>, Error> {
-        let mut blobs = self.0.parts.store.blob_list(session, ARTIFACTS).await?;
-        blobs.retain(|blob| is_shown(&blob.name));
-        Ok(blobs)
-    }
-
-    /// One of them, by its whole name.
-    pub async fn artifact(&self, session: SessionId, name: &str) -> Result<Option<Bytes>, Error> {
-        self.0.parts.store.head(session).await?;
-        if !is_shown(name) {
-            return Ok(None);
-        }
-        match self.0.parts.store.blob_get(session, name).await {
-            // What cannot be a name is the name of nothing.
-            Err(tenure_store::Error::Other(_)) => Ok(None),
-            found => Ok(found?),
-        }
-    }
-
     /// What all sessions have used, and how many there are.
     pub async fn usage(&self, wanted: &Wanted) -> Result<(Spent, usize), Error> {
         search::usage(&*self.0.parts.store, wanted).await
@@ -485,6 +480,11 @@ impl Engine {
     /// The conversation after an event, oldest first: the events that hold messages.
     pub async fn messages(&self, session: SessionId, after: u64, limit: usize) -> Result<Messages, Error> {
         let store = &*self.0.parts.store;
+        let head = store.head(session).await?.seq;
+        if after > head {
+            store.check(session).await?;
+            return Err(behind_the_end(after, head));
+        }
         let mut found = history::messages(store, session, after, limit, history::MESSAGES).await?;
         if !found.more {
             found.damage.extend(Damage::of_log(store, session).await?);
@@ -529,9 +529,7 @@ impl Engine {
             store.check(session).await?;
         }
         if after.seq > head.seq {
-            let message = format!("there is no event {} in this session; its last one is {}", after.seq, head.seq);
-            let hint = "send the id of an event of this stream, or leave it out to begin at the start";
-            return Err(Refusal::new("bad_cursor", message, hint).into());
+            return Err(behind_the_end(after.seq, head.seq));
         }
         let watch = follow.then(|| self.0.hubs.of(session).watch());
         Subscription::open(store, session, after, watch, self.0.stop.clone()).await
@@ -572,12 +570,11 @@ impl Engine {
     }
 }
 
-/// Where tools put files.
-const ARTIFACTS: &str = "artifacts";
-
-/// Bytes from before a write are kept to take the write back, secrets and all: they are not for showing.
-fn is_shown(name: &str) -> bool {
-    name.strip_prefix(ARTIFACTS).is_some_and(|rest| rest.starts_with('/')) && !name.ends_with(".old")
+/// A cursor that nobody was given.
+fn behind_the_end(after: u64, head: u64) -> Error {
+    let message = format!("there is no event {after} in this session; its last one is {head}");
+    let hint = "send a cursor that this session gave, or leave it out to begin at the start";
+    Refusal::new("bad_cursor", message, hint).into()
 }
 
 impl Shared {
@@ -594,6 +591,13 @@ impl Shared {
             notices.remove(0);
         }
         notices.push(text);
+    }
+
+    /// For what may be met again and again.
+    pub(crate) fn notice_once(&self, text: String) {
+        if !lock(&self.notices).contains(&text) {
+            self.notice(text);
+        }
     }
 
     /// Whether a session is in memory, and how to reach it if it is warm by now.

@@ -18,6 +18,11 @@ const SPOOL_BYTES: usize = 256 * 1024;
 /// The state, where the log ends, and how long the log was at the last snapshot.
 pub(crate) async fn state(store: &dyn Store, id: SessionId) -> Result<(Session, Head, u64), Error> {
     let head = store.head(id).await?;
+    state_at(store, id, head).await
+}
+
+/// The same at an earlier end of the log.
+pub(crate) async fn state_at(store: &dyn Store, id: SessionId, head: Head) -> Result<(Session, Head, u64), Error> {
     let kept = store.snapshot_get(id).await?.and_then(|snapshot| read(&snapshot));
     let mut state = kept.filter(|state| state.id == id && state.seq <= head.seq);
     let mut after = state.as_ref().map_or(0, |state| state.seq);
@@ -26,7 +31,7 @@ pub(crate) async fn state(store: &dyn Store, id: SessionId) -> Result<(Session, 
         let page = store.read(id, after, Limit::default()).await?;
         let Some(last) = page.last() else { break };
         after = last.seq;
-        for stored in &page {
+        for stored in page.iter().filter(|stored| stored.seq <= head.seq) {
             since += stored.json.len() as u64;
             let event = stored.parse()?;
             match &mut state {

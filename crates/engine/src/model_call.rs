@@ -191,7 +191,8 @@ impl ModelCall {
             let why = format!("the answer does not fit its schema: {}", self.secrets.redact(&problem));
             return Err(Failed { fault: Fault::new(FaultKind::SchemaMismatch, why), usage, cost });
         }
-        let guessed_tokens = self.guessed_tokens;
+        // A guess of nothing corrects nothing.
+        let guessed_tokens = self.model.recount(&self.request, self.guessed_tokens).unwrap_or(0);
         Ok(ModelOutput { text, thinking, calls, stop_reason, usage, cost, guessed_tokens })
     }
 

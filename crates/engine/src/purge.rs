@@ -56,7 +56,9 @@ impl Engine {
         }
         let _closed = Closed::new(self, id)?;
         self.put_out_of_memory(id, deadline).await?;
+        self.keep_purged(id).await?;
         self.0.parts.store.purge(id).await?;
+        self.0.named.forget(id);
         self.0.hubs.look(id);
         Ok(())
     }

@@ -123,38 +123,76 @@ impl Effort {
 }
 
 /// US dollars for a million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Rates {
     pub input: f64,
     pub output: f64,
     /// Like the input, where it is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<f64>,
     /// Like the input, where it is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<f64>,
 }
 
 /// What a model costs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(from = "GivenPrices")]
 pub struct Prices {
     #[serde(flatten)]
     pub rates: Rates,
     /// Other rates for a whole request that is longer than this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub long: Option<LongPrices>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(from = "GivenLongPrices")]
 pub struct LongPrices {
     /// Tokens of input, cached ones too.
     pub above: u64,
     #[serde(flatten)]
     pub rates: Rates,
+}
+
+/// Prices as a user writes them. A misspelt key would be passed over in a flattened struct: it is refused in this one.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+struct GivenPrices {
+    input: f64,
+    output: f64,
+    cache_read: Option<f64>,
+    cache_write: Option<f64>,
+    long: Option<LongPrices>,
+}
+
+impl From<GivenPrices> for Prices {
+    fn from(given: GivenPrices) -> Self {
+        let GivenPrices { input, output, cache_read, cache_write, long } = given;
+        Self { rates: Rates { input, output, cache_read, cache_write }, long }
+    }
+}
+
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+struct GivenLongPrices {
+    above: u64,
+    input: f64,
+    output: f64,
+    cache_read: Option<f64>,
+    cache_write: Option<f64>,
+}
+
+impl From<GivenLongPrices> for LongPrices {
+    fn from(given: GivenLongPrices) -> Self {
+        let GivenLongPrices { above, input, output, cache_read, cache_write } = given;
+        Self { above, rates: Rates { input, output, cache_read, cache_write } }
+    }
 }
 
 impl Prices {
@@ -163,9 +201,8 @@ impl Prices {
 
     /// What a reply costs, rounded up: a budget is never overdrawn by rounding.
     pub fn cost(&self, usage: &Usage) -> MicroUsd {
-        let sent = usage.input_tokens.saturating_add(usage.cache_read_tokens).saturating_add(usage.cache_write_tokens);
         let rates = match &self.long {
-            Some(long) if sent > long.above => &long.rates,
+            Some(long) if usage.sent() > long.above => &long.rates,
             _ => &self.rates,
         };
         rates.cost(usage)

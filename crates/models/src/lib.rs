@@ -76,6 +76,13 @@ pub trait Model: Send + Sync + 'static {
         tokens::of_message(message)
     }
 
+    /// What the vendor's own number is to be compared with when the reply is there: the guess that was made, or a count
+    /// that came meanwhile. `None` while a part is only guessed that will be counted: a ratio found for guesses would be
+    /// wrong for counts.
+    fn recount(&self, _request: &ModelRequest, guessed: u64) -> Option<u64> {
+        Some(guessed)
+    }
+
     /// Kinds of message parts it can take besides text: `image`, `audio`, `file`.
     fn takes(&self, part_kind: &str) -> bool;
 }

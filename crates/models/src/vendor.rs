@@ -103,8 +103,8 @@ impl VendorModel {
     fn explained(&self, mut fault: Fault) -> Fault {
         let hint = match fault.kind {
             FaultKind::Auth => self.endpoint.key_hint(),
-            FaultKind::Network if self.endpoint.is_local() => Some(format!(
-                "is its server running? Another address is set with `base_url` under [providers.{}] in config.toml",
+            FaultKind::NoServer => Some(format!(
+                "another address is set with `base_url` under [providers.{}] in config.toml",
                 self.endpoint.provider
             )),
             FaultKind::UnknownModel => {
@@ -134,7 +134,11 @@ impl Model for VendorModel {
     }
 
     fn window(&self) -> Option<u64> {
-        self.entry.window
+        match self.entry.is_openai {
+            // The reply's share of the window is kept free: what is sent may not reach into it.
+            true => self.entry.window.map(|window| window.saturating_sub(self.entry.output_max.unwrap_or(0))),
+            false => self.entry.window,
+        }
     }
 
     fn count(&self, request: &ModelRequest) -> u64 {
@@ -148,6 +152,13 @@ impl Model for VendorModel {
         match self.entry.is_openai {
             true => tokens::OPENAI.of_message(message),
             false => tokens::of_message(message),
+        }
+    }
+
+    fn recount(&self, request: &ModelRequest, guessed: u64) -> Option<u64> {
+        match self.entry.is_openai {
+            true => tokens::OPENAI.counted(request),
+            false => Some(guessed),
         }
     }
 

@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-pub use tokens::{Forgetful, Keeper, NamedToken, OWNER, random_hex, read_tokens};
+pub use tokens::{Earlier, Forgetful, Keeper, Kept, NamedToken, OWNER, random_hex, read_tokens};
 
 use crate::{http::problem::Rejection, limits::Limits, tls::Tls};
 use caller::Caller;
@@ -35,7 +35,7 @@ pub struct Access {
     pub token: String,
     /// Tokens to come when this one is rotated: whoever keeps secrets out of texts knows them already.
     pub spare: Vec<String>,
-    pub named: Vec<NamedToken>,
+    pub kept: Kept,
     pub keeper: Arc<dyn Keeper>,
     /// Host names accepted beside those of loopback, without a port.
     pub allowed_hosts: Vec<String>,
@@ -50,7 +50,7 @@ impl Access {
         Self {
             token: token.into(),
             spare: vec![],
-            named: vec![],
+            kept: Kept::default(),
             keeper: Arc::new(Forgetful),
             allowed_hosts: vec![],
             proxy: None,
@@ -63,7 +63,7 @@ impl Access {
         Guard {
             proxied: self.proxy.is_some(),
             sites: Sites { names: self.allowed_hosts, proxy: self.proxy, scheme, port },
-            tokens: Tokens::new(&self.token, self.spare, self.named, self.keeper, limits.tokens_max, stop),
+            tokens: Tokens::new(&self.token, self.spare, self.kept, self.keeper, limits.tokens_max, stop),
             logins: Logins::new(limits.logins_max, limits.login_time),
             failures: Failures::new(Rate::per_minute(limits.failures_per_minute_max)),
             rate: Rate::per_second(limits.requests_per_second_max, limits.requests_burst_max),

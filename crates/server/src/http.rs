@@ -69,7 +69,7 @@ pub(crate) struct App {
     answers: metrics::Answers,
     pub(crate) refusals: Arc<Refusals>,
     streams: Arc<Semaphore>,
-    imports: Arc<Semaphore>,
+    pub(crate) imports: Arc<Semaphore>,
     /// A partial policy is laid over the present one: between reading that and writing the whole, no other update may come.
     updates: [Mutex<()>; UPDATE_PLACES],
 }
@@ -199,7 +199,21 @@ fn let_in(app: &App, request: &mut Request, peer: IpAddr) -> Result<(), Rejectio
         request.extensions_mut().insert::<Caller>(caller);
     }
     request.extensions_mut().insert(site);
-    Ok(())
+    check_coding(request.headers())
+}
+
+/// A body that comes in any other coding than in chunks would be taken for something that it is not.
+fn check_coding(headers: &HeaderMap) -> Result<(), Rejection> {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    if codings.all(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
+        return Ok(());
+    }
+    Err(Rejection::new(
+        StatusCode::NOT_IMPLEMENTED,
+        "unsupported_coding",
+        "the body comes in a transfer coding other than chunked",
+        "send it as it is, with its length or in chunks",
+    ))
 }
 
 /// Where a proxy says that a request comes from: the last address, which is the one it saw itself.

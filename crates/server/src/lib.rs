@@ -15,6 +15,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use tenure_core::policy::Policy;
@@ -22,7 +23,7 @@ use tenure_engine::Engine;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use access::{Access, Forgetful, Keeper, NamedToken, OWNER, random_hex, read_tokens};
+pub use access::{Access, Earlier, Forgetful, Keeper, Kept, NamedToken, OWNER, random_hex, read_tokens};
 pub use limits::{Limits, TextLimits};
 pub use tls::{Made, Tls, TlsError};
 
@@ -67,9 +68,17 @@ pub async fn serve(
         let (app, stop) = (Arc::clone(&app), stop.clone());
         async move { app.guard.end_expired(stop).await }
     });
-    let refusals = Arc::clone(&app.refusals);
+    let (refusals, imports) = (Arc::clone(&app.refusals), Arc::clone(&app.imports));
+    // Imports that were cut take back what they had put down.
+    let (places, grace) = (u32::try_from(limits.imports_max).unwrap_or(u32::MAX), limits.stop_grace.max(UNDO_MIN));
     let door = listen::Door { router: http::router(app), limits, refusals, tls };
     listen::until_stopped(listener, door, stop).await;
     expiring.abort();
+    if tokio::time::timeout(grace, imports.acquire_many(places)).await.is_err() {
+        tracing::warn!("an import did not end in time; `tenure store gc` removes what it left");
+    }
     Ok(())
 }
+
+/// How long imports that were cut have at least to take back what they had put down.
+const UNDO_MIN: Duration = Duration::from_secs(2);

@@ -34,7 +34,12 @@ responses! {
     Ended { status: String, }
 
     /// A session that was made from another one, or from an archive under an id of its own.
-    Forked { session_id: String, forked_from: Origin, }
+    Forked {
+        session_id: String,
+        forked_from: Origin,
+        /// Files that the copied events name and that were lost, or changed on the disk.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] missing: Vec<String>,
+    }
     /// The session and the last event of it that were copied.
     Origin { session_id: String, seq: u64, }
     /// `POST /v1/sessions/import`.

@@ -106,6 +106,10 @@ fn commands(evidence: &Evidence<'_>, now: &[Item]) -> Result<()> {
             let granted = now.iter().filter(|item| item.kind == "approval_granted" && item.json.contains(call));
             ensure!(granted.count() == 1, "the yes to {call} is not in the log once");
         }
+        if taken.path.ends_with("/compact") {
+            let [begun, done] = ["compaction_started", "context_compacted"].map(|kind| events(now, kind).count());
+            ensure!((begun, done) == (1, 1), "the context was compacted {done} times for {begun} beginnings");
+        }
         let again = evidence.setup.ask("POST", &taken.path, Some(&taken.key), Some(&taken.body))?;
         ensure!(
             again.is_success() && again.json()? == taken.answer,

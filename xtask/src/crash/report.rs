@@ -83,10 +83,10 @@ fn page(matrix: &Matrix, disk: &full_disk::Result) -> Result<String> {
 const HOW: &str = "\
 A real daemon runs a reference turn with two clients that read and one that commands: a message, a model's stream, two \
 reads, a write, a patch, a command that needs a yes, verification, completion, snapshot and eviction; then a turn that is \
-cancelled while its command runs, a last one, the session's end and the daemon's stop. It is killed on entry of a system \
-call of any of its threads, started again, and the clients go on: they reconnect at their cursor and send a command again \
-with the same key. When all is done the daemon is started once more and every promise is checked against what the clients \
-had been told.
+cancelled while its command runs, a last one, a shorter context, the session's end and the daemon's stop. It is killed on \
+entry of a system call of any of its threads, started again, and the clients go on: they reconnect at their cursor and \
+send a command again with the same key. When all is done the daemon is started once more and every promise is checked \
+against what the clients had been told.
 
 A kill point is named by the system call, the class of file, the phase and the last number in the log. Passes over all \
 names are repeated until three in a row bring no new name; later passes kill at later calls of the same name, and every \

@@ -1,4 +1,4 @@
-//! The reference turn and its surroundings: a message, a model's stream, a read, two writes, a command that needs a yes, verification, completion, eviction, a cancelled turn, a last message and the end. The clients live through whatever happens to the daemon meanwhile.
+//! The reference turn and its surroundings: a message, a model's stream, a read, two writes, a command that needs a yes, verification, completion, eviction, a cancelled turn, a last message, a shorter context and the end. The clients live through whatever happens to the daemon meanwhile.
 
 use std::{
     fs,
@@ -30,6 +30,8 @@ pub const WRITTEN: &str = "written by the model\n";
 pub const NOTES: &str = "first line\nsecond line\n";
 const PATCH: &str =
     "--- a/notes.txt\n+++ b/notes.txt\n@@ -1,2 +1,3 @@\n first line\n second line\n+third line, by the patch\n";
+/// What becomes of all that was said before it.
+const SUMMARY: &str = "They looked, wrote, ran a command and said goodbye.";
 const LONG: &str = "Now something that takes long.";
 /// Large enough that the log grows past a snapshot (64 KiB) within the first turn.
 const BIG_BYTES: usize = 30 * 1024;
@@ -54,7 +56,7 @@ pub fn script() -> Value {
         { "seen": LONG, "do": [{ "text": "This takes long." }, linger] },
         { "do": [{ "text": "As you say, and that is all there is to it.", "chunk": 6 }] },
     ]});
-    json!({ "after": "stop", "steps": [
+    json!({ "after": "stop", "summary": SUMMARY, "steps": [
         { "do": [{ "thinking": "What is there to do?", "chunk": 7 },
                  { "text": "I will look at the big file first — it is größer.", "chunk": 6, "pause_ms": 1 }, read, read] },
         { "do": [{ "text": "Now I write.", "chunk": 4 }, call("write_file", json!({ "path": "new.txt", "content": WRITTEN })),
@@ -88,6 +90,8 @@ pub fn live(setup: &Setup, workspace: &Path, model: &str, made: &OnceLock<String
     thread::sleep(IDLE_EVICT * 3);
     scene.canceled_turn()?;
     scene.last_turn()?;
+    // A script finds its place by the replies before it, so nothing is asked of the model afterwards.
+    scene.compact()?;
     scene.end()?;
     let last = readers[0].look(|seen| seen.last().map(|item| item.id.clone())).unwrap_or_default();
     readers[1].wait("the end at the second reader", |item| item.id == last)?;
@@ -154,6 +158,14 @@ impl Scene<'_> {
             "turn_completed" => Ok(()),
             settled => bail!("the last turn ended with {settled}"),
         }
+    }
+
+    fn compact(&mut self) -> Result<()> {
+        let path = self.path("compact");
+        self.story.client.must(self.setup, &path, "compact", &json!({}), "status")?;
+        self.reader
+            .wait("the shorter context", |item| item.kind == "context_compacted" && item.json.contains(SUMMARY))?;
+        Ok(())
     }
 
     fn end(&mut self) -> Result<()> {

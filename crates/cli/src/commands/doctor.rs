@@ -23,7 +23,7 @@ use tenure_client::{
 use tenure_wire::SessionFilter;
 
 use super::Context;
-use crate::{config, data, exit::Exit, hint, terminal};
+use crate::{config, data, exit::Exit, hint, remote::Files, standing::FileStanding, terminal};
 
 /// Check the data folder, the disk, the daemon, models and what tools need
 #[derive(Debug, Args)]
@@ -72,6 +72,7 @@ pub async fn run(context: &Context, _: &Arguments) -> anyhow::Result<Exit> {
         checks.push(space(&context.data));
         checks.push(sync_time(&context.data));
         checks.push(token(&context.data));
+        checks.extend(started_with(&context.data));
     }
     if data::obstacle(&context.data).is_none() {
         let (configuration, durability) = configuration(&context.data);
@@ -207,18 +208,30 @@ fn token(path: &Path) -> Check {
                 format!("close it with chmod 600 {}, then `tenure token rotate`: it may be known", file.display());
             wrong("token", "others can read it", hint)
         }
-        Ok(_) => match fs::read_to_string(path.join(TOKEN_FILE)) {
+        Ok(_) => match data::read_plain(&path.join(TOKEN_FILE), u64::MAX) {
             Err(error) => wrong(
                 "token",
                 error.to_string(),
                 "mend its permissions; or `tenure stop` and remove it: the next daemon makes a new one",
             ),
-            Ok(text) if text.trim().is_empty() => {
+            Ok(Some(text)) if !text.trim_ascii().is_empty() => ok("token", "private"),
+            Ok(_) => {
                 wrong("token", "the file is empty", "`tenure stop` and remove it: the next daemon makes a new one")
             }
-            Ok(_) => ok("token", "private"),
         },
     }
+}
+
+/// The files that a daemon reads when it starts and refuses to start with when they are damaged; none is no word.
+fn started_with(path: &Path) -> impl Iterator<Item = Check> {
+    let tokens = match Files(path.to_owned()).look() {
+        Ok(kept) if kept.named.is_empty() => None,
+        Ok(kept) => Some(ok("tokens", format!("{} by name", kept.named.len()))),
+        Err(problem) => Some(wrong("tokens", problem.to_string(), problem.hint().to_owned())),
+    };
+    let always =
+        FileStanding::open(path).err().map(|problem| wrong("answers", problem.to_string(), problem.hint().to_owned()));
+    tokens.into_iter().chain(always)
 }
 
 /// And what the file says of durability.

@@ -283,9 +283,10 @@ async fn serve(context: &Context, settings: Settings, log_file: Option<LogFile>)
     };
     let options = tenure_store::Options { durability, ..Default::default() };
     let store = open_store(data, options, settings.take_over).await?;
+    data::sweep(data);
     let token = data::token(data)?;
     let keeper = Files(data.clone());
-    let named = keeper.named()?;
+    let kept = keeper.kept()?;
     let tls = settings.remote.tls(data)?;
     // Made now, so that they are kept out of texts from the beginning.
     let spare: Vec<String> = (0..SPARE_TOKENS).map(|_| data::random_hex()).collect::<anyhow::Result<_>>()?;
@@ -317,7 +318,7 @@ async fn serve(context: &Context, settings: Settings, log_file: Option<LogFile>)
     let about = About { durability: durability_name.into(), policy: settings.policy, visits };
     let access = Access {
         spare,
-        named,
+        kept,
         keeper: Arc::new(keeper),
         allowed_hosts: settings.remote.hosts(),
         proxy: settings.remote.proxy,

@@ -2,6 +2,7 @@
 
 use std::{
     io::IsTerminal as _,
+    path::Path,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -20,6 +21,8 @@ use crate::{
     count::counted,
     data::{self, Need},
     exit::{Exit, Problem},
+    remote::Files,
+    standing::{self, FileStanding},
     terminal::{self, Output},
 };
 
@@ -92,8 +95,11 @@ fn check(context: &Context, given: &[String]) -> anyhow::Result<Exit> {
     let sessions = given.iter().map(|given| session(context, given)).collect::<anyhow::Result<_>>()?;
     let options = CheckOptions { sessions, patience: PATIENCE };
     let bar = Bar::new(context.output);
-    let check = upkeep::check(&context.data, &options, &mut |done, all| bar.at(done, all)).map_err(problem)?;
+    let mut check = upkeep::check(&context.data, &options, &mut |done, all| bar.at(done, all)).map_err(problem)?;
     drop(bar);
+    if given.is_empty() {
+        check.findings.extend(beside_the_store(&context.data));
+    }
     match context.output {
         Output::Json => {
             let mut told = json!(check);
@@ -118,6 +124,19 @@ fn check(context: &Context, given: &[String]) -> anyhow::Result<Exit> {
         }
     }
     Ok(if check.is_clean() { Exit::Ok } else { Exit::Damaged })
+}
+
+/// Files of the folder that are not the store's: a daemon does not start while one of them is damaged.
+fn beside_the_store(data: &Path) -> impl Iterator<Item = Finding> {
+    let tokens = Files(data.to_owned()).look().err().map(|problem| (Files::TOKENS, problem));
+    let always = FileStanding::open(data).err().map(|problem| (standing::FILE, problem));
+    tokens.into_iter().chain(always).map(|(name, problem)| Finding {
+        path: name.into(),
+        session_id: None,
+        level: Level::Damage,
+        what: format!("{problem}; {}", problem.hint()),
+        remedy: Remedy::None,
+    })
 }
 
 fn repair(context: &Context, dry_run: bool) -> anyhow::Result<Exit> {

@@ -336,3 +336,46 @@ async fn limits_of_the_file_hold_and_are_shown() {
     assert_eq!(of("remote.allow")["value"], false);
     drop(daemon);
 }
+
+/// Nobody waits for a pipe: the daemon does not start, and says which file it is and what to do.
+#[test]
+fn a_pipe_in_place_of_a_file_is_refused_and_not_waited_for() {
+    for name in ["token", "tokens.json", "always.json", "config.toml"] {
+        let folder = Folder::new();
+        fs::create_dir_all(folder.data().join("sessions")).unwrap();
+        let path = folder.data().join(name);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        let refused = folder.tenure(&["serve", "--listen", "127.0.0.1:0", "--json"]).exits(2).error();
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains(name) && message.contains("it is not a plain file"), "{refused}");
+        assert!(refused["hint"].as_str().unwrap().contains("remove it"), "{refused}");
+        let told = folder.tenure(&["doctor"]).exits(1).stdout;
+        assert!(told.contains("it is not a plain file"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn tokens_that_the_disk_changed_are_found_and_leftovers_swept() {
+    let folder = Folder::new();
+    let mut daemon = Daemon::start(folder.data()).await;
+    folder.tenure(&["token", "add", "ci"]).exits(0);
+    daemon.kill9();
+    folder.tenure(&["store", "check"]).exits(0);
+    let told = folder.tenure(&["doctor"]).stdout;
+    assert!(told.contains("1 by name"), "{told}");
+    let path = folder.data().join("tokens.json");
+    let good = fs::read_to_string(&path).unwrap();
+    fs::write(&path, good.replacen("\"ci\"", "\"di\"", 1)).unwrap();
+    let found = folder.tenure(&["store", "check", "--json"]).exits(5).json();
+    assert_eq!((&found["clean"], &found["findings"][0]["path"]), (&false.into(), &"tokens.json".into()), "{found}");
+    assert!(found["findings"][0]["what"].as_str().unwrap().contains("its sum does not fit"), "{found}");
+    let told = folder.tenure(&["doctor"]).exits(1).stdout;
+    assert!(told.contains("tokens.json: its sum does not fit"), "{told}");
+    folder.tenure(&["serve", "--listen", "127.0.0.1:0"]).exits(2);
+    fs::write(&path, good).unwrap();
+    let left = folder.data().join("token.new-4711");
+    fs::write(&left, "half a tok").unwrap();
+    daemon.restart().await;
+    assert!(!left.exists(), "what a killed daemon was writing is swept");
+    folder.tenure(&["sessions"]).exits(0);
+}

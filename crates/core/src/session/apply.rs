@@ -386,6 +386,7 @@ impl Attempts {
         self.not_before = retry_at;
         if reason.kind != FaultKind::Interrupted {
             self.failed += 1;
+            self.reached |= reason.kind != FaultKind::NoServer;
             self.first_failed_at.get_or_insert(at);
         }
     }
@@ -448,7 +449,7 @@ impl Turn {
 
     fn take_output(&mut self, output: &ModelOutputCompleted, seq: u64) {
         self.step = output.step;
-        self.attempts = Attempts::default();
+        self.attempts = Attempts { reached: true, ..Attempts::default() };
         self.compactions = 0;
         self.auto_resumes = 0;
         self.spent.steps += 1;

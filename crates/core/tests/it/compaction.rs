@@ -221,6 +221,23 @@ fn an_overflow_is_compacted() {
 }
 
 #[test]
+fn a_summary_that_is_no_shorter_changes_nothing() {
+    let told = "compaction_failed reply_too_large";
+    case("asked for").given([say("a"), reply(), compact()]).when(summary_in_vain()).then(&[told], &[]);
+    let world = after_talk("the turn goes on as it is", [measured(95)]).when(summary_in_vain());
+    let world = world.then(&[told], &["CallModel 1.1"]).world;
+    assert_eq!(messages(&world), ["user: a", "assistant: text", "user: b"]);
+    let spent = world.session.turn.as_ref().expect("a turn is open").spent;
+    assert_eq!(spent.micro_usd, 3, "it is paid for all the same");
+    after_talk("it is not guessed again", [measured(95), summary_in_vain()])
+        .when(measured(95))
+        .then(&[], &["CallModel 1.1"]);
+    after_talk("what the vendor refused stays refused", [fault(FaultKind::ContextOverflow)])
+        .when(summary_in_vain())
+        .then(&[told, "turn_failed t2 context_overflow"], &[]);
+}
+
+#[test]
 fn what_did_not_help_is_not_repeated_at_once() {
     let step = || [asks([read("r1")]), done("r1")];
     let compacted = |tokens: u64| [measured(tokens), summary()].into_iter().chain(step());

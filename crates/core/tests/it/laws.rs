@@ -167,6 +167,7 @@ impl Laws {
             }
             Body::ContextCompacted(compacted) => {
                 assert!(self.state.compaction.is_some(), "a summary that was asked for");
+                assert!(compacted.tokens_after < compacted.tokens_before, "a context grows by no summary");
                 assert!(compacted.context_from >= self.state.context_from, "what was left behind stays behind");
                 let spoken = self.calls.values().all(|call| call.done);
                 assert!(spoken || compacted.kept_from <= self.last_output, "an open call is shown");

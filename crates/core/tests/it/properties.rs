@@ -359,7 +359,8 @@ impl Play {
             kept_from,
             context_from,
             tokens_before: 9,
-            tokens_after: u64::from(how),
+            // Some are no shorter than what they tell.
+            tokens_after: u64::from(how % 12),
             model: "scripted".into(),
             usage,
             cost_micro_usd: None,
@@ -440,12 +441,13 @@ impl Play {
     }
 }
 
-const FAULTS: [FaultKind; 8] = [
+const FAULTS: [FaultKind; 9] = [
     FaultKind::Server,
     FaultKind::RateLimited,
     FaultKind::StreamCut,
     FaultKind::Auth,
     FaultKind::Network,
+    FaultKind::NoServer,
     FaultKind::Overloaded,
     FaultKind::ContextOverflow,
     FaultKind::Malformed,

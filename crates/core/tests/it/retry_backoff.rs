@@ -11,7 +11,7 @@ use crate::{case::case, steps::*};
 #[test]
 fn what_may_pass_is_tried_again() {
     use FaultKind::*;
-    for kind in [RateLimited, Overloaded, Server, Network, StreamCut, StreamStalled, Malformed] {
+    for kind in [RateLimited, Overloaded, Server, Network, NoServer, StreamCut, StreamStalled, Malformed] {
         let expected = format!("model_attempt_failed 1.1 {} retry +500", kind.code());
         case("tried again").given([say("hi")]).when(fault(kind)).then(&[&expected], &["CallModel 1.2 +500"]);
     }
@@ -106,6 +106,31 @@ fn retries_end() {
         .given([wait(60_000), crash(), wait(60_000)])
         .when(fault(FaultKind::Server))
         .then(&["model_attempt_failed 1.10 server retry +60000"], &["CallModel 1.11 +60000"]);
+}
+
+#[test]
+fn a_server_of_this_machine_that_was_never_there_is_not_waited_for() {
+    let no_server = || fault(FaultKind::NoServer);
+    case("the third time")
+        .given([say("hi"), no_server(), no_server()])
+        .when(no_server())
+        .then(&["model_attempt_failed 1.3 no_server retry +2000"], &["CallModel 1.4 +2000"]);
+    case("the fourth is the last")
+        .given([say("hi"), no_server(), no_server(), no_server()])
+        .when(no_server())
+        .then(&["model_attempt_failed 1.4 no_server", "turn_failed t1 no_server"], &[]);
+    case("one that was there may come back")
+        .given([say("hi"), fault(FaultKind::StreamCut), no_server(), no_server()])
+        .when(no_server())
+        .then(&["model_attempt_failed 1.4 no_server retry +4000"], &["CallModel 1.5 +4000"]);
+    case("one that answered a step before, too")
+        .given([say("hi"), asks([read("r1")]), done("r1"), no_server(), no_server(), no_server()])
+        .when(no_server())
+        .then(&["model_attempt_failed 2.4 no_server retry +4000"], &["CallModel 2.5 +4000"]);
+    case("what it did a turn before does not count")
+        .given([say("hi"), reply(), say("again"), no_server(), no_server(), no_server()])
+        .when(no_server())
+        .then(&["model_attempt_failed 1.4 no_server", "turn_failed t2 no_server"], &[]);
 }
 
 #[test]

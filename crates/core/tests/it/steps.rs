@@ -336,6 +336,15 @@ pub fn summary() -> Step {
 }
 
 pub fn summary_costing(cost_micro_usd: Option<MicroUsd>) -> Step {
+    summary_leaving(20, cost_micro_usd)
+}
+
+/// A summary that is as long as what it tells.
+pub fn summary_in_vain() -> Step {
+    summary_leaving(90, Some(3))
+}
+
+fn summary_leaving(tokens_after: u64, cost_micro_usd: Option<MicroUsd>) -> Step {
     tell(move |world| {
         let transcript = crate::context::transcript(world);
         let is_word = |entry: &&Entry| !matches!(*entry.message, ChatMessage::Tool { .. });
@@ -348,7 +357,7 @@ pub fn summary_costing(cost_micro_usd: Option<MicroUsd>) -> Step {
             kept_from: kept.seq,
             context_from: kept.body_seq.min(kept.seq),
             tokens_before: 90,
-            tokens_after: 20,
+            tokens_after,
             model: "model".into(),
             usage: USAGE,
             cost_micro_usd,

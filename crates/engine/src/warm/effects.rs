@@ -35,6 +35,9 @@ use crate::{
 /// How long stopped work is waited for; tools give up and name what is left before that.
 pub(super) const STOP_PATIENCE: Duration = Duration::from_secs(tenure_tools::STOP_LIMIT.as_secs() + 2);
 
+const NOTHING_TO_COMPACT: &str =
+    "there is nothing to compact: what could be left out is no longer than a summary of it would be";
+
 impl Warm {
     /// Brings what runs in line with what the state wants.
     pub(super) async fn reconcile(&mut self) {
@@ -251,7 +254,7 @@ impl Warm {
         self.need_transcript().await?;
         let name = self.state.turn.as_ref().map_or(&self.state.settings.model, |turn| &turn.model).clone();
         let model = self.shared.parts.models.resolve(&name)?;
-        let nothing = || Fault::new(FaultKind::BadRequest, "there is nothing that could be left out");
+        let nothing = || Fault::new(FaultKind::BadRequest, NOTHING_TO_COMPACT);
         let transcript = self.transcript.as_ref().ok_or_else(nothing)?;
         let turn_id = self.state.turn.as_ref().map(|turn| turn.id).or(self.state.last_turn_id).ok_or_else(nothing)?;
         let meta = RequestMeta { session_id: self.id, turn_id, step: 0, attempt, purpose: Purpose::Summary };
@@ -380,9 +383,7 @@ impl Warm {
 
     /// The vendor's own count corrects the next guess.
     fn calibrate(&mut self, output: &ModelOutput) {
-        let Usage { input_tokens, cache_read_tokens, cache_write_tokens, .. } = output.usage;
-        let counted = input_tokens.saturating_add(cache_read_tokens).saturating_add(cache_write_tokens);
-        self.gauge.set(output.guessed_tokens, counted);
+        self.gauge.set(output.guessed_tokens, output.usage.sent());
     }
 
     /// Commits the end of an effect. One that comes too late is passed over.

@@ -5,6 +5,7 @@ mod budgets;
 mod cancel;
 mod crash;
 mod crash_tools;
+mod deltas;
 mod disk;
 mod eviction;
 mod failures;

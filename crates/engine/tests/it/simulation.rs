@@ -181,9 +181,11 @@ fn compactions_of_every_kind_happen() {
         r#""type":"context_compacted","actor":{"kind":"agent"},"data":{"trigger":"asked""#,
         r#""type":"compaction_failed","actor":{"kind":"system"},"data":{"reason":{"kind":"interrupted""#,
         r#""type":"compaction_failed","actor":{"kind":"system"},"data":{"reason":{"kind":"stream_stalled""#,
+        r#""type":"compaction_failed","actor":{"kind":"system"},"data":{"reason":{"kind":"canceled""#,
+        r#""type":"compaction_failed","actor":{"kind":"system"},"data":{"reason":{"kind":"bad_request""#,
         r#""type":"turn_failed","actor":{"kind":"system"},"data":{"code":"context_overflow""#,
     ];
-    for seed in 0..40 {
+    for seed in 0..60 {
         let mut life = Life::new(seed);
         life.live().expect("a life goes well");
         let story = life.story();

@@ -49,8 +49,9 @@ const KNOWN: &[Known] = &[
     Known { name: "openai/gpt-6-sol", window: 1_050_000, output_max: 128_000, rates: Some([2.0, 10.0, 0.2, 2.5]), long: Some((272_000, [4.0, 15.0, 0.4, 5.0])), thinking: ThinkingStyle::Effort, takes: SEEN },
     Known { name: "openai/gpt-6-luna", window: 1_050_000, output_max: 128_000, rates: Some([0.1, 0.5, 0.01, 0.125]), long: Some((272_000, [0.2, 0.75, 0.02, 0.25])), thinking: ThinkingStyle::Effort, takes: SEEN },
     Known { name: "openai/gpt-5.6-sol", window: 1_050_000, output_max: 128_000, rates: Some([4.0, 20.0, 0.4, 5.0]), long: Some((272_000, [8.0, 30.0, 0.8, 10.0])), thinking: ThinkingStyle::Effort, takes: SEEN },
+    Known { name: "openai/gpt-5.6", window: 1_050_000, output_max: 128_000, rates: Some([4.0, 20.0, 0.4, 5.0]), long: Some((272_000, [8.0, 30.0, 0.8, 10.0])), thinking: ThinkingStyle::Effort, takes: SEEN },
     Known { name: "openai/gpt-5.6-terra", window: 1_050_000, output_max: 128_000, rates: Some([2.0, 12.0, 0.2, 2.5]), long: Some((272_000, [4.0, 18.0, 0.4, 5.0])), thinking: ThinkingStyle::Effort, takes: SEEN },
-    Known { name: "openai/gpt-5.6-luna", window: 1_050_000, output_max: 128_000, rates: Some([0.2, 1.2, 0.02, 0.25]), long: Some((272_000, [0.4, 1.7999999999999998, 0.04, 0.5])), thinking: ThinkingStyle::Effort, takes: SEEN },
+    Known { name: "openai/gpt-5.6-luna", window: 1_050_000, output_max: 128_000, rates: Some([0.2, 1.2, 0.02, 0.25]), long: Some((272_000, [0.4, 1.8, 0.04, 0.5])), thinking: ThinkingStyle::Effort, takes: SEEN },
     Known { name: "openai/gpt-5.5", window: 1_050_000, output_max: 128_000, rates: Some([5.0, 30.0, 0.5, 5.0]), long: Some((272_000, [10.0, 45.0, 1.0, 10.0])), thinking: ThinkingStyle::Effort, takes: SEEN },
     Known { name: "openai/gpt-5.4", window: 1_050_000, output_max: 128_000, rates: Some([2.5, 15.0, 0.25, 2.5]), long: Some((272_000, [5.0, 22.5, 0.5, 5.0])), thinking: ThinkingStyle::Effort, takes: SEEN },
     Known { name: "openai/gpt-5.4-mini", window: 400_000, output_max: 128_000, rates: Some([0.75, 4.5, 0.075, 0.75]), long: None, thinking: ThinkingStyle::Effort, takes: SEEN },
@@ -61,6 +62,7 @@ const KNOWN: &[Known] = &[
     Known { name: "google/gemini-4-argon", window: 1_048_576, output_max: 65_536, rates: None, long: None, thinking: ThinkingStyle::Effort, takes: HEARD },
     Known { name: "google/gemini-4-hydrogen", window: 1_048_576, output_max: 65_536, rates: Some([1.5, 7.5, 0.075, 1.5]), long: None, thinking: ThinkingStyle::Effort, takes: HEARD },
     Known { name: "google/gemini-3.8-flash", window: 1_048_576, output_max: 65_536, rates: None, long: None, thinking: ThinkingStyle::Effort, takes: HEARD },
+    Known { name: "google/gemini-3.6-flash", window: 1_048_576, output_max: 65_536, rates: None, long: None, thinking: ThinkingStyle::Effort, takes: HEARD },
     Known { name: "google/gemini-3.5-flash-lite", window: 1_048_576, output_max: 65_536, rates: Some([0.3, 2.5, 0.03, 0.3]), long: None, thinking: ThinkingStyle::Effort, takes: HEARD },
     Known { name: "google/gemini-3.1-pro-preview", window: 1_048_576, output_max: 65_536, rates: Some([2.0, 12.0, 0.2, 2.0]), long: Some((200_000, [4.0, 18.0, 0.4, 4.0])), thinking: ThinkingStyle::Effort, takes: HEARD },
 ];

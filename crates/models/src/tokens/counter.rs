@@ -111,6 +111,18 @@ impl Counter {
         tokens.saturating_add(MESSAGE_TOKENS)
     }
 
+    /// The same, where all of it is counted and nothing guessed.
+    pub fn counted(&self, request: &ModelRequest) -> Option<u64> {
+        let digest = digest(&prompt(request));
+        let state = self.shared.lock();
+        let mut tokens = state.prompts.get(&digest).copied().flatten()?;
+        for message in &request.messages {
+            let kept = state.messages.get(&Arc::as_ptr(message).addr())?;
+            tokens = tokens.saturating_add(kept.tokens?).saturating_add(around(message));
+        }
+        Some(tokens.saturating_add(MESSAGE_TOKENS))
+    }
+
     pub fn of_message(&self, message: &Arc<ChatMessage>) -> u64 {
         let mut state = self.shared.lock();
         let tokens = state.message(message);
@@ -213,7 +225,7 @@ impl State {
     }
 
     fn message(&mut self, message: &Arc<ChatMessage>) -> u64 {
-        let around = MESSAGE_TOKENS + attachments(message) * ATTACHMENT_TOKENS;
+        let around = around(message);
         let address = Arc::as_ptr(message).addr();
         let known = self.messages.get(&address);
         if let Some(Kept { tokens: Some(tokens), .. }) = known {
@@ -231,9 +243,7 @@ impl State {
     }
 
     fn prompt(&mut self, text: &str) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        text.hash(&mut hasher);
-        let digest = hasher.finish();
+        let digest = digest(text);
         let known = self.prompts.get(&digest);
         if let Some(Some(tokens)) = known {
             return *tokens;
@@ -260,6 +270,17 @@ impl State {
         self.messages.retain(|_, kept| kept.message.strong_count() > 0);
         self.sweep_at = self.messages.len() * 2;
     }
+}
+
+/// What a message takes besides its text.
+fn around(message: &ChatMessage) -> u64 {
+    MESSAGE_TOKENS + attachments(message) * ATTACHMENT_TOKENS
+}
+
+fn digest(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The part of a request that is the same from step to step.

@@ -1,10 +1,16 @@
 //! What a vendor's refusal means: which kind it is, what it says, and when to come back.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    error::Error,
+    io,
+    time::{Duration, SystemTime},
+};
 
 use reqwest::{StatusCode, header::HeaderMap};
 use serde_json::Value;
 use tenure_core::model::{Fault, FaultKind};
+
+use super::transport::Endpoint;
 
 /// What is kept of a vendor's own words.
 const WORDS_MAX: usize = 2_000;
@@ -41,30 +47,38 @@ pub(crate) fn in_stream(error: &Value) -> Fault {
 }
 
 /// A connection that could not be made or broke.
-pub(crate) fn of_connection(error: &reqwest::Error, host: &str) -> Fault {
+pub(crate) fn of_connection(error: &reqwest::Error, endpoint: &Endpoint) -> Fault {
     let words = causes(error);
     let is_tls = ["certificate", "UnknownIssuer", "NotValidForName", "HandshakeFailure", "InvalidContentType"]
         .iter()
         .any(|mark| words.contains(mark));
     let (kind, what) = match () {
         () if is_tls => (FaultKind::Tls, "the TLS connection failed"),
+        () if error.is_connect() && endpoint.is_next_door() && is_refused(error) => {
+            let url = endpoint.shown_url();
+            return Fault::new(FaultKind::NoServer, format!("is the server running at {url}? {words}"));
+        }
         () if error.is_connect() => (FaultKind::Network, "it cannot be reached"),
         () if error.is_timeout() => (FaultKind::Network, "it took too long"),
         () if error.is_builder() => (FaultKind::BadRequest, "the request cannot be made"),
         () => (FaultKind::StreamCut, "the connection broke"),
     };
-    Fault::new(kind, format!("{host}: {what}: {words}"))
+    Fault::new(kind, format!("{}: {what}: {words}", endpoint.host()))
 }
 
-/// The innermost causes: reqwest's own words only repeat the address.
+/// The innermost cause: reqwest's own words only repeat the address.
 fn causes(error: &reqwest::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        words = cause.to_string();
-        source = cause.source();
-    }
-    words
+    chain(error).last().map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// There is a machine, and nothing on it takes connections at this address.
+fn is_refused(error: &reqwest::Error) -> bool {
+    let mut causes = chain(error).filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.any(|cause| cause.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+fn chain(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |&cause| cause.source())
 }
 
 /// What an error says of itself, in any of the vendors' shapes.

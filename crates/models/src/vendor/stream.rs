@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
-use tenure_core::model::{Fault, FaultKind, StopReason};
+use tenure_core::model::{Fault, FaultKind, StopReason, Usage};
 use tenure_sse::{Frame, Parser};
 
 use crate::ModelEvent;
@@ -20,11 +20,15 @@ pub(crate) trait Decoder: Send + 'static {
 
 /// Fragments that wait to be handed on; neighbours of one kind become one.
 #[derive(Debug, Default)]
-pub(crate) struct Fragments(VecDeque<ModelEvent>);
+pub(crate) struct Fragments {
+    waiting: VecDeque<ModelEvent>,
+    /// The most that was told so far: vendors repeat their counts, and some end with zeros.
+    usage: Usage,
+}
 
 impl Fragments {
     pub(crate) fn push(&mut self, event: ModelEvent) {
-        match (self.0.back_mut(), event) {
+        match (self.waiting.back_mut(), event) {
             (_, ModelEvent::Text(more) | ModelEvent::Thinking(more)) if more.is_empty() => {}
             (Some(ModelEvent::Text(text)), ModelEvent::Text(more)) => text.push_str(&more),
             (Some(ModelEvent::Thinking(text)), ModelEvent::Thinking(more)) => text.push_str(&more),
@@ -32,17 +36,23 @@ impl Fragments {
                 Some(ModelEvent::CallArguments { index, text }),
                 ModelEvent::CallArguments { index: same, text: more },
             ) if *index == same => text.push_str(&more),
-            (Some(ModelEvent::Usage(usage)), ModelEvent::Usage(newer)) => *usage = newer,
-            (_, event) => self.0.push_back(event),
+            (last, ModelEvent::Usage(newer)) => {
+                self.usage.raise(&newer);
+                match last {
+                    Some(ModelEvent::Usage(usage)) => *usage = self.usage,
+                    _ => self.waiting.push_back(ModelEvent::Usage(self.usage)),
+                }
+            }
+            (_, event) => self.waiting.push_back(event),
         }
     }
 
     pub(crate) fn pop(&mut self) -> Option<ModelEvent> {
-        self.0.pop_front()
+        self.waiting.pop_front()
     }
 
     fn is_done(&self) -> bool {
-        matches!(self.0.back(), Some(ModelEvent::Done { .. }))
+        matches!(self.waiting.back(), Some(ModelEvent::Done { .. }))
     }
 }
 
@@ -91,7 +101,7 @@ impl<D: Decoder> Reader<D> {
                 Ok(state) => state,
                 Err(fault) => State::Ending(Some(fault)),
             };
-            if alive && self.ready.0.is_empty() && matches!(self.state, State::Open) {
+            if alive && self.ready.waiting.is_empty() && matches!(self.state, State::Open) {
                 return Some(Ok(ModelEvent::KeepAlive));
             }
         }

@@ -91,6 +91,11 @@ impl Endpoint {
         name == "localhost" || name.starts_with("127.") || name == "[::1]"
     }
 
+    /// Whether nothing lies between us and a server on this machine.
+    pub(super) fn is_next_door(&self) -> bool {
+        self.is_local() && self.proxy.is_none()
+    }
+
     fn headers(&self, wire: Wire) -> Result<HeaderMap, Fault> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -168,8 +173,8 @@ impl Transport {
             let why = format!("{} answered with {kind} instead of a stream of events", endpoint.host());
             return Err(Fault::new(FaultKind::Malformed, why));
         }
-        let host = endpoint.host();
-        Ok(response.bytes_stream().map_err(move |error| fault::of_connection(&error, &host)).boxed())
+        let endpoint = endpoint.clone();
+        Ok(response.bytes_stream().map_err(move |error| fault::of_connection(&error, &endpoint)).boxed())
     }
 
     /// Asks for a small JSON answer.
@@ -222,13 +227,13 @@ fn make(way: &Way) -> Result<Client, Fault> {
 
 async fn json(request: RequestBuilder, endpoint: &Endpoint) -> Result<serde_json::Value, Fault> {
     let response = send(request, endpoint).await?;
-    let body = limited(response).await.map_err(|error| fault::of_connection(&error, &endpoint.host()))?;
+    let body = limited(response).await.map_err(|error| fault::of_connection(&error, endpoint))?;
     serde_json::from_slice(&body)
         .map_err(|error| Fault::new(FaultKind::Malformed, format!("{}: {error}", endpoint.host())))
 }
 
 async fn send(request: RequestBuilder, endpoint: &Endpoint) -> Result<Response, Fault> {
-    let response = request.send().await.map_err(|error| fault::of_connection(&error, &endpoint.host()))?;
+    let response = request.send().await.map_err(|error| fault::of_connection(&error, endpoint))?;
     if response.status().is_success() {
         return Ok(response);
     }

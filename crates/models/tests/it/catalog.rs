@@ -45,6 +45,35 @@ fn the_first_vendor_whose_key_is_there_is_the_default() {
 }
 
 #[test]
+fn a_misspelt_price_is_named() {
+    let long = json!({ "above": 200_000, "input": 6, "output": 22.5, "cache_write": 7 });
+    let prices = json!({ "input": 3, "output": 15, "cache_read": 0.3, "long": long });
+    let read = |prices: serde_json::Value| serde_json::from_value::<ModelConfig>(json!({ "prices": prices }));
+    let whole = read(prices.clone()).unwrap().prices.unwrap();
+    assert_eq!(serde_json::to_value(whole).unwrap()["long"]["cache_write"], 7.0);
+    assert_eq!((whole.rates.cache_read, whole.rates.cache_write), (Some(0.3), None));
+    for place in ["", "/long"] {
+        let mut misspelt = prices.clone();
+        misspelt.pointer_mut(place).unwrap()["cache_raed"] = json!(1);
+        let problem = read(misspelt).unwrap_err().to_string();
+        assert!(problem.contains("unknown field `cache_raed`"), "{place}: {problem}");
+    }
+}
+
+#[test]
+fn the_share_of_the_reply_is_kept_free_where_the_vendor_wants_it() {
+    let catalog = plain(&[("OPENAI_API_KEY", "o"), ("ANTHROPIC_API_KEY", "a")]);
+    for (name, window) in [
+        ("openai/gpt-5.2", 272_000),
+        ("openai/gpt-6.1-sol", 922_000),
+        ("openai/gpt-5.6", 922_000),
+        ("anthropic/claude-opus-5-5", 1_000_000),
+    ] {
+        assert_eq!(catalog.resolve(name).unwrap().window(), Some(window), "{name}");
+    }
+}
+
+#[test]
 fn a_name_that_can_never_be_a_model_is_told_apart_from_one_whose_key_is_missing() {
     let catalog = plain(&[]);
     for name in ["openai/any", "anthropic/claude-opus-5-5", "ollama/x:7b", "openrouter/a/b", "scripted", "scripted:/x"]

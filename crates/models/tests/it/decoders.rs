@@ -61,7 +61,14 @@ fn read(model: &VendorModel, pieces: Vec<Bytes>) -> Told {
                 let call = told.calls.get_mut(index as usize).expect("arguments are of a call that was begun");
                 call.2.push_str(&text);
             }
-            Ok(ModelEvent::Usage(usage)) => told.usage = Some(usage),
+            Ok(ModelEvent::Usage(usage)) => {
+                let before = told.usage.unwrap_or_default();
+                assert!(
+                    before.sent() <= usage.sent() && before.output_tokens <= usage.output_tokens,
+                    "{before:?} {usage:?}"
+                );
+                told.usage = Some(usage);
+            }
             Ok(ModelEvent::Done { stop_reason }) => told.end = Some(Ok(stop_reason)),
             Err(fault) => told.end = Some(Err(fault.kind)),
         }

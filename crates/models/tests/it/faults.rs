@@ -203,7 +203,7 @@ async fn garbage_is_malformed_and_never_a_panic() {
 }
 
 #[tokio::test]
-async fn a_vendor_that_is_not_there_is_a_fault_of_the_network() {
+async fn a_server_on_this_machine_that_is_not_there_is_asked_for_by_its_address() {
     for format in Format::ALL {
         let vendor = FakeVendor::start().await;
         let model = model(&vendor, format, entry());
@@ -211,8 +211,9 @@ async fn a_vendor_that_is_not_there_is_a_fault_of_the_network() {
         drop(vendor);
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         let Err(fault) = model.stream(request(vec![user("hi")])).await.map(|_| ()) else { panic!("nobody is there") };
-        assert_eq!(fault.kind, FaultKind::Network, "{}", fault.message);
-        assert!(fault.message.contains(&address.to_string()), "{}", fault.message);
+        assert_eq!(fault.kind, FaultKind::NoServer, "{}", fault.message);
+        let asked = format!("is the server running at http://{address}");
+        assert!(fault.message.contains(&asked), "{}", fault.message);
     }
 }
 

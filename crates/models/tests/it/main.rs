@@ -14,6 +14,7 @@ mod names;
 mod request;
 mod schema_mode;
 mod tokens;
+mod usage;
 
 /// A test file that nobody names would never run.
 #[test]

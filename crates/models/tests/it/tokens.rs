@@ -90,6 +90,22 @@ fn a_request_is_its_messages_and_what_comes_before_them() {
     assert!(total(&asked) > with_prompt + 1_000);
 }
 
+#[test]
+fn a_guess_is_not_compared_with_what_the_vendor_counts_once_there_is_a_vocabulary() {
+    let counter = Counter::default();
+    // Each byte of these is nearly a token: a guess by bytes is far too low.
+    let asked = request(vec![user(&"{[(<>)]}".repeat(2_000))]);
+    let guessed = counter.of_request(&asked);
+    assert_eq!(Counter::default().counted(&asked), None, "nothing is counted that was never handed over");
+    settle(&counter);
+    let counted = counter.counted(&asked).expect("all of it is counted");
+    assert_eq!(counted, counter.of_request(&asked));
+    assert!(counted > guessed + guessed / 4 || counted + counted / 4 < guessed, "{guessed} for {counted}");
+    let mut longer = asked.clone();
+    longer.messages.push(Arc::new(user("more")));
+    assert_eq!(counter.counted(&longer), None, "a part of it is guessed");
+}
+
 proptest! {
     #[test]
     fn the_gauge_converges(past in vec(any::<(u64, u64)>(), 0..8), ratio in 0.1_f64..10.0, guesses in vec(1_000_u64..10_000_000, 3)) {

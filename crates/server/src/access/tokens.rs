@@ -22,6 +22,7 @@ pub const OWNER: &str = "owner";
 const SECRET_BEGINS: &str = "tenure_";
 const SECRET_BYTES: usize = 32;
 const NAME_CHARS_MAX: usize = 64;
+const SUM_CHARS: usize = 16;
 /// How much of a secret is shown.
 const SHOWN_CHARS: usize = 4;
 
@@ -96,11 +97,25 @@ pub struct Earlier {
 #[serde(deny_unknown_fields)]
 struct File {
     tokens: Vec<NamedToken>,
+    /// The secret of before of the daemon's own token, while it is still taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owner_earlier: Option<Earlier>,
+    /// Of all the rest. Not there in files of earlier versions, and in those that people write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sum: Option<String>,
+}
+
+/// What is kept of tokens.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Kept {
+    pub named: Vec<NamedToken>,
+    /// The secret of before of the daemon's own token, while it is still taken.
+    pub owner_earlier: Option<Earlier>,
 }
 
 /// Reads what [`Keeper::keep_named`] was given.
-pub fn read_tokens(json: &[u8]) -> Result<Vec<NamedToken>, String> {
-    let File { tokens } = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+pub fn read_tokens(json: &[u8]) -> Result<Kept, String> {
+    let File { tokens, owner_earlier, sum } = serde_json::from_slice(json).map_err(|error| error.to_string())?;
     for (at, token) in tokens.iter().enumerate() {
         check_name(&token.name).map_err(|why| format!("the token {:?}: {why}", token.name))?;
         if tokens[..at].iter().any(|other| other.name == token.name) {
@@ -110,7 +125,24 @@ pub fn read_tokens(json: &[u8]) -> Result<Vec<NamedToken>, String> {
             return Err(format!("the token {}: last4 is too long", token.name));
         }
     }
-    Ok(tokens)
+    let kept = Kept { named: tokens, owner_earlier };
+    if sum.is_some_and(|sum| kept.sum().ok() != Some(sum)) {
+        return Err("its sum does not fit: the disk has changed it; if you did, remove \"sum\"".into());
+    }
+    Ok(kept)
+}
+
+impl Kept {
+    /// The content of `tokens.json`.
+    pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        let Kept { named, owner_earlier } = self.clone();
+        serde_json::to_vec_pretty(&File { tokens: named, owner_earlier, sum: Some(self.sum()?) })
+    }
+
+    fn sum(&self) -> serde_json::Result<String> {
+        let told = serde_json::to_vec(&(&self.named, &self.owner_earlier))?;
+        Ok(blake3::hash(&told).to_hex()[..SUM_CHARS].to_owned())
+    }
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {
@@ -206,7 +238,7 @@ impl Tokens {
     pub(crate) fn new(
         own: &str,
         spare: Vec<String>,
-        named: Vec<NamedToken>,
+        kept: Kept,
         keeper: Arc<dyn Keeper>,
         tokens_max: usize,
         stop: CancellationToken,
@@ -217,9 +249,9 @@ impl Tokens {
             expires_at: None,
             hash: Hash::of(own.as_bytes()),
             last4: last4(own),
-            earlier: None,
+            earlier: kept.owner_earlier,
         };
-        let entries = std::iter::once(owner).chain(named).map(|token| Entry::new(token, &stop)).collect();
+        let entries = std::iter::once(owner).chain(kept.named).map(|token| Entry::new(token, &stop)).collect();
         let (entries, changes) = (RwLock::new(entries), Mutex::new(spare));
         Self { entries, changes, keeper, stop, tokens_max, changed: Notify::new() }
     }
@@ -327,13 +359,22 @@ impl Tokens {
     }
 
     async fn keep(&self, entries: Vec<Entry>) -> Result<(), Refused> {
-        let tokens = entries.iter().skip(1).map(|entry| entry.token.clone()).collect();
-        let json = serde_json::to_vec_pretty(&File { tokens }).map_err(|error| Refused::NotKept(error.into()))?;
+        let json = kept_of(&entries).to_json().map_err(|error| Refused::NotKept(error.into()))?;
         self.keep_with(entries, move |keeper| keeper.keep_named(&json)).await
     }
 
+    /// What is said of the secret of before goes first: should nothing come after it, it tells of the present one.
     async fn keep_own(&self, secret: String, entries: Vec<Entry>) -> Result<(), Refused> {
-        self.keep_with(entries, move |keeper| keeper.keep_own(&secret)).await
+        let (before, now) = (kept_of(&self.entries()), kept_of(&entries));
+        let json = now.to_json().map_err(|error| Refused::NotKept(error.into()))?;
+        let is_told = before == now;
+        self.keep_with(entries, move |keeper| {
+            if !is_told {
+                keeper.keep_named(&json)?;
+            }
+            keeper.keep_own(&secret)
+        })
+        .await
     }
 
     /// First on disk, then in force.
@@ -369,6 +410,11 @@ impl Tokens {
     }
 }
 
+fn kept_of(entries: &[Entry]) -> Kept {
+    let owner_earlier = entries.first().and_then(|owner| owner.token.earlier.clone());
+    Kept { named: entries.iter().skip(1).map(|entry| entry.token.clone()).collect(), owner_earlier }
+}
+
 fn new_secret() -> Result<String, Refused> {
     Ok(format!("{SECRET_BEGINS}{}", random_hex().map_err(Refused::NotKept)?))
 }
@@ -387,7 +433,7 @@ mod tests {
     use super::*;
 
     fn tokens() -> Tokens {
-        Tokens::new("own-secret", vec![], vec![], Arc::new(Forgetful), 3, CancellationToken::new())
+        Tokens::new("own-secret", vec![], Kept::default(), Arc::new(Forgetful), 3, CancellationToken::new())
     }
 
     fn name_of(known: Known) -> Option<String> {
@@ -462,7 +508,31 @@ mod tests {
 
     #[test]
     fn an_empty_own_token_lets_nobody_in() {
-        let tokens = Tokens::new("", vec![], vec![], Arc::new(Forgetful), 3, CancellationToken::new());
+        let tokens = Tokens::new("", vec![], Kept::default(), Arc::new(Forgetful), 3, CancellationToken::new());
         assert_eq!(name_of(tokens.find(b"", now())), None);
+    }
+
+    #[test]
+    fn every_bit_that_changed_in_the_file_is_noticed() {
+        let token = NamedToken {
+            name: "ci".into(),
+            created_at: Timestamp::from_ms(1_735_689_600_000),
+            expires_at: Some(Timestamp::from_ms(1_735_689_700_000)),
+            hash: Hash::of(b"x"),
+            last4: "4f2a".into(),
+            earlier: None,
+        };
+        let earlier = Earlier { hash: Hash::of(b"y"), until: Timestamp::from_ms(1_735_689_650_000) };
+        let kept = Kept { named: vec![token], owner_earlier: Some(earlier) };
+        let good = kept.to_json().unwrap();
+        assert_eq!(read_tokens(&good), Ok(kept.clone()));
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            // The case of a hex digit tells nothing.
+            assert!(read_tokens(&bad).is_err() || read_tokens(&bad).as_ref() == Ok(&kept), "bit {bit}");
+        }
+        let by_hand = serde_json::json!({ "tokens": kept.named }).to_string();
+        assert_eq!(read_tokens(by_hand.as_bytes()).map(|kept| kept.named), Ok(kept.named));
     }
 }

@@ -8,6 +8,7 @@ use axum::{
     response::Response,
 };
 use tenure_core::ids::TurnId;
+use tenure_engine::Sound;
 use tenure_wire::{ArtifactList, ArtifactView};
 
 use super::{
@@ -54,7 +55,7 @@ pub(crate) async fn download(
     _: Params<Nothing>,
     headers: HeaderMap,
 ) -> Result<Response, Rejection> {
-    let Some(bytes) = app.engine.artifact(session, &format!("{FOLDER}{name}")).await? else {
+    let Some(Sound { bytes, digest }) = app.engine.artifact(session, &format!("{FOLDER}{name}")).await? else {
         return Err(Rejection::new(
             StatusCode::NOT_FOUND,
             "unknown_artifact",
@@ -62,7 +63,6 @@ pub(crate) async fn download(
             "list the session's artifacts",
         ));
     };
-    let digest = blake3::hash(&bytes).to_hex().to_string();
     let is_text = std::str::from_utf8(&bytes[..bytes.len().min(LOOKED_AT_BYTES)])
         .map_or_else(|error| error.error_len().is_none(), |_| true);
     let mime_type = if is_text { "text/plain; charset=utf-8" } else { "application/octet-stream" };

@@ -54,7 +54,8 @@ pub(crate) async fn fork(
     let engine = app.engine.clone();
     let forked = to_its_end(async move { engine.fork(session, new, key, caller.actor()).await }).await?;
     let forked_from = view::origin(Origin { session_id: session, seq: forked.seq });
-    created(forked.session_id, |session_id| wire::Forked { session_id, forked_from })
+    let missing = forked.missing;
+    created(forked.session_id, |session_id| wire::Forked { session_id, forked_from, missing })
 }
 
 pub(crate) async fn export(

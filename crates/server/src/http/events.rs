@@ -143,6 +143,25 @@ fn cursor(headers: &HeaderMap, after: Option<&str>) -> Result<Cursor, Rejection>
     Ok(begins(headers, after, read)?.unwrap_or(Cursor::START))
 }
 
+/// How much `Accept` wants a type, in thousandths: as the first of these ranges that it names says.
+fn quality(headers: &HeaderMap, ranges: &[&str]) -> u32 {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let entries: Vec<&str> = accepted.flat_map(|value| value.split(',')).collect();
+    let of = |range: &&str| {
+        let named = entries.iter().filter_map(|entry| {
+            let mut parts = entry.split(';').map(str::trim);
+            let is_it = parts.next()?.eq_ignore_ascii_case(range);
+            let weight = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
+            // What is no number is taken for no wish.
+            let weight: f32 = weight.map_or(Ok(1.0), str::parse).unwrap_or(0.0);
+            // Fits: it lies between 0 and 1.
+            is_it.then_some((weight.clamp(0.0, 1.0) * 1000.0) as u32)
+        });
+        named.max()
+    };
+    ranges.iter().find_map(of).unwrap_or(0)
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Sse,
@@ -150,10 +169,10 @@ pub(crate) enum Format {
 }
 
 impl Format {
+    /// NDJSON where it is named and wanted no less than the other.
     fn asked_for(headers: &HeaderMap) -> Self {
-        let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-        let mut types = accepted.flat_map(|value| value.split(',')).map(|entry| entry.split(';').next().unwrap_or(""));
-        if types.any(|name| name.trim().eq_ignore_ascii_case(NDJSON)) { Format::Ndjson } else { Format::Sse }
+        let (ndjson, sse) = (quality(headers, &[NDJSON]), quality(headers, &[EVENT_STREAM, "text/*", "*/*"]));
+        if ndjson > 0 && ndjson >= sse { Format::Ndjson } else { Format::Sse }
     }
 
     fn media_type(self) -> &'static str {
@@ -341,6 +360,15 @@ mod tests {
             ("*/*", Format::Sse),
             ("application/x-ndjson", Format::Ndjson),
             ("text/html, Application/X-NDJSON;q=0.9", Format::Ndjson),
+            ("application/x-ndjson;q=0", Format::Sse),
+            ("application/x-ndjson; Q=0.000, */*", Format::Sse),
+            ("application/x-ndjson;q=0.5, text/event-stream", Format::Sse),
+            ("application/x-ndjson;q=0.5, text/event-stream;q=0.4", Format::Ndjson),
+            ("application/x-ndjson, */*", Format::Ndjson),
+            ("application/x-ndjson;q=0.2, text/*;q=0.1, */*", Format::Ndjson),
+            ("application/x-ndjson;q=0.2, */*;q=0.3", Format::Sse),
+            ("application/x-ndjson;q=much", Format::Sse),
+            ("application/x-ndjson;v=1;q=0.1", Format::Ndjson),
         ] {
             assert_eq!(Format::asked_for(&headers("accept", accept)), format, "{accept}");
         }

@@ -89,7 +89,8 @@ fn wanted(headers: &HeaderMap, total: usize) -> Wanted {
     let (Some(value), None) = (values.next().and_then(|value| value.to_str().ok()), values.next()) else {
         return Wanted::All;
     };
-    let Some((from, to)) = value.trim().strip_prefix("bytes=").and_then(|range| range.split_once('-')) else {
+    let range = value.trim().split_once('=').filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes"));
+    let Some((from, to)) = range.and_then(|(_, range)| range.split_once('-')) else {
         return Wanted::All;
     };
     match (number(from), number(to)) {
@@ -152,6 +153,7 @@ mod tests {
     fn ranges() {
         for (range, expected) in [
             ("bytes=0-3", Wanted::Part(0..4)),
+            ("Bytes=0-3", Wanted::Part(0..4)),
             ("bytes=4-", Wanted::Part(4..10)),
             ("bytes=-3", Wanted::Part(7..10)),
             ("bytes=-30", Wanted::Part(0..10)),

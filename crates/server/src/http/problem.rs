@@ -183,6 +183,7 @@ fn status_of(code: &str) -> StatusCode {
         "unknown_attachment" | "bad_role" | "empty_message" | "unsupported_policy" | "unsupported_part"
         | "budget_lowered" | "unknown_seq" | "bad_cursor" | "bad_archive" => StatusCode::BAD_REQUEST,
         "bad_schema" => StatusCode::BAD_REQUEST,
+        "session_purged" => StatusCode::GONE,
         "archive_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
         _ => StatusCode::CONFLICT,
     }

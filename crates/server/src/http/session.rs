@@ -9,9 +9,9 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use tenure_core::{
-    command::{Command, Update},
+    command::{Answer, Command, Update},
     ids::SessionId,
-    session::Life,
+    session::{Life, Session},
 };
 use tenure_engine::{Found, Wanted};
 use tenure_wire::{CreateSession, Created, End, Ended, Patch, SessionList};
@@ -102,13 +102,12 @@ pub(crate) async fn show(
     InSession(session): InSession,
     _: Params<Nothing>,
 ) -> Result<Response, Rejection> {
-    shown(&app, session).await
+    shown(&app, &*app.engine.session(session).await?).await
 }
 
-async fn shown(app: &App, session: SessionId) -> Result<Response, Rejection> {
-    let session = app.engine.session(session).await?;
-    let damage = app.engine.damage(&session).await?;
-    let mut response = json(StatusCode::OK, &view::session(&session, &damage));
+async fn shown(app: &App, session: &Session) -> Result<Response, Rejection> {
+    let damage = app.engine.damage(session).await?;
+    let mut response = json(StatusCode::OK, &view::session(session, &damage));
     set_header(&mut response, header::ETAG, format!("\"{}\"", session.seq))?;
     Ok(response)
 }
@@ -143,9 +142,15 @@ pub(crate) async fn update(
         if_match,
         said,
     }));
-    app.engine.command(session, command, key, caller.actor()).await?;
+    let keyed = key.is_some();
+    let answer = app.engine.command(session, command, key, caller.actor()).await?;
     drop(place);
-    shown(&app, session).await
+    let state = match answer {
+        // A repeated request gets the first answer, whatever came after it.
+        Answer::Updated { seq } if keyed => app.engine.session_at(session, seq).await?,
+        _ => app.engine.session(session).await?,
+    };
+    shown(&app, &state).await
 }
 
 /// What is to become of it.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tenure_server::Limits;
 
-use crate::rig::{Daemon, headers, text_step};
+use crate::rig::{Daemon, TOKEN, headers, text_step};
 
 const NO_SESSION: &str = "sess_00000000000000000000000000";
 const NO_TURN: &str = "turn_00000000000000000000000000";
@@ -371,4 +371,35 @@ async fn what_is_not_http_is_disconnected() {
     let answer = daemon.raw(format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{many}\r\n").as_bytes()).await;
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{answer}");
     daemon.is_well().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_in_another_coding_is_not_taken_for_plain() {
+    let daemon = Daemon::start().await;
+    let body = daemon.create_body(json!({})).to_string();
+    for (coding, status) in [("gzip, chunked", "501"), ("x-what,CHUNKED", "501"), ("Chunked", "201")] {
+        let request = format!(
+            "POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n\
+             content-type: application/json\r\ntransfer-encoding: {coding}\r\nconnection: close\r\n\r\n\
+             {:x}\r\n{body}\r\n0\r\n\r\n",
+            body.len()
+        );
+        let answer = daemon.raw(request.as_bytes()).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{coding}: {answer}");
+        assert_eq!(answer.contains("\"code\":\"unsupported_coding\""), status == "501", "{coding}: {answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cursor_behind_the_last_message_is_refused() {
+    let daemon = Daemon::start().await;
+    let session = daemon.scripted(json!([text_step("x")]), json!({})).await;
+    let turn = daemon.say(&session, "go").await;
+    daemon.rested(&session, &turn).await;
+    let seq = daemon.session(&session).await["seq"].as_u64().unwrap();
+    let path = format!("/v1/sessions/{session}/messages?cursor=");
+    assert_eq!(daemon.get(&format!("{path}{seq}")).await.ok()["messages"], json!([]));
+    for cursor in [format!("{}", seq + 1), "9999999999999999999".into(), u64::MAX.to_string(), "9".repeat(40)] {
+        daemon.get(&format!("{path}{cursor}")).await.refused(400, "bad_cursor");
+    }
 }

@@ -16,7 +16,7 @@ use crate::rig::{Daemon, Got, call_step, of_type, only, text_step, types};
 const LONG_OUTPUT: &str = "seq 1 20000";
 
 /// A session with a message, an attachment, a write, a command with a long output, and an answer.
-async fn full_session(daemon: &Daemon) -> String {
+pub async fn full_session(daemon: &Daemon) -> String {
     let steps = json!([
         call_step("write_file", json!({ "path": "a.txt", "content": "new\n" })),
         call_step("shell", json!({ "command": LONG_OUTPUT })),

@@ -4,7 +4,10 @@ use std::{path::PathBuf, sync::Arc};
 
 use serde_json::{Value, json};
 
-use crate::rig::{Daemon, of_type, text_step, types};
+use crate::{
+    copies::full_session,
+    rig::{Daemon, of_type, text_step, types},
+};
 
 /// A session of two turns whose log has a bad line in the second one, in a daemon that has just started.
 async fn damaged() -> (Daemon, String, usize) {
@@ -98,4 +101,67 @@ async fn a_cursor_behind_the_end_is_refused() {
         let by_header = daemon.request("GET", &path).header("last-event-id", after);
         daemon.send(by_header).await.refused(400, "bad_cursor");
     }
+}
+
+/// The files of a session that people can ask for.
+async fn files(daemon: &Daemon, session: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for kind in ["attachments", "artifacts"] {
+        let list = daemon.get(&format!("/v1/sessions/{session}/{kind}")).await.ok();
+        names.extend(list[kind].as_array().unwrap().iter().map(|file| file["ref"].as_str().unwrap().to_owned()));
+    }
+    names
+}
+
+/// A file that is not what was kept is not handed out: not whole, not in part, not as known, and to no fork.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_changed_on_the_disk_is_not_handed_out() {
+    let daemon = Daemon::on_disk(Arc::new(tempfile::tempdir().unwrap())).await;
+    let session = full_session(&daemon).await;
+    let names = files(&daemon, &session).await;
+    assert_eq!(names.len(), 2, "{names:?}");
+    let folder = daemon.data().join("sessions").join(&session);
+    for name in &names {
+        let path = format!("/v1/sessions/{session}/{name}");
+        let good = std::fs::read(folder.join(name)).unwrap();
+        let whole = daemon.get(&path).await;
+        assert_eq!(whole.status, 200, "{whole:?}");
+        let mut bad = good.clone();
+        bad[good.len() / 2] ^= 4;
+        let shorter = good[..good.len() - 1].to_vec();
+        for bad in [Some(bad), Some(shorter), None] {
+            match bad {
+                Some(bad) => std::fs::write(folder.join(name), bad).unwrap(),
+                None => std::fs::remove_file(folder.join(name)).unwrap(),
+            }
+            for (header, value) in [
+                ("x-nothing", ""),
+                ("range", "bytes=0-1"),
+                ("if-none-match", "*"),
+                ("if-none-match", whole.header("etag")),
+            ] {
+                let got = daemon.send(daemon.request("GET", &path).header(header, value)).await;
+                got.refused(409, "file_damaged");
+                assert!(got.body["hint"].as_str().unwrap().contains("tenure store repair"), "{got:?}");
+            }
+        }
+    }
+    let forked = daemon.post_with_key(&format!("/v1/sessions/{session}/fork"), "k", json!({})).await.ok();
+    let mut missing = names.clone();
+    missing.sort_unstable();
+    assert_eq!(forked["missing"], json!(missing));
+    let again = daemon.post_with_key(&format!("/v1/sessions/{session}/fork"), "k", json!({})).await.ok();
+    assert_eq!(again, forked, "a repeated request gets the first answer");
+    let fork = forked["session_id"].as_str().unwrap();
+    for name in &names {
+        daemon.get(&format!("/v1/sessions/{fork}/{name}")).await.refused(409, "file_damaged");
+    }
+    let notices = daemon.engine.notices();
+    for name in &names {
+        assert_eq!(notices.iter().filter(|notice| notice.contains(name) && notice.contains(&session)).count(), 2);
+    }
+    // Whoever has the file still gives it again, and it is what it was.
+    let file = json!({ "name": "notes.txt", "mime_type": "text/plain", "data": "aGVsbG8K" });
+    daemon.post(&format!("/v1/sessions/{session}/attachments"), file).await.ok();
+    assert_eq!(daemon.get(&format!("/v1/sessions/{session}/{}", names[0])).await.ok(), json!("hello\n"));
 }

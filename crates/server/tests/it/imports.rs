@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use crate::{
-    copies::{export, import, packed, unpacked},
+    copies::{export, full_session, import, packed, unpacked},
     rig::{Daemon, PATIENCE, TOKEN, call_step, text_step},
 };
 
@@ -221,4 +221,67 @@ async fn a_turn_in_the_queue_is_not_taken_twice() {
     let copy = import(&there, queued, "?as_new=true").await.ok()["session_id"].as_str().unwrap().to_owned();
     let view = there.session(&copy).await;
     assert_eq!((&view["queue"], &view["turn"]["status"]), (&json!([]), &json!("interrupted")));
+}
+
+/// What is wrong with a log is wrong under whatever id it comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_id_makes_no_bad_log_good() {
+    let here = Daemon::start().await;
+    let there = Daemon::on_disk(Arc::new(tempfile::tempdir().unwrap())).await;
+    let (session, archive) = exported(&here).await;
+    let events = tenure_store::LogReader::new().take(&unpacked(&archive)[1].1).unwrap();
+    let texts: Vec<String> = events.iter().map(|event| String::from_utf8(event.json.to_vec()).unwrap()).collect();
+    let log = |texts: &[String]| {
+        let (mut lines, mut writer) = (vec![], tenure_store::LogWriter::new());
+        for (json, seq) in texts.iter().zip(1..) {
+            writer.push(&tenure_store::StoredEvent { seq, json: json.clone().into(), more: 0 }, &mut lines);
+        }
+        lines
+    };
+    let mut other_id = texts.clone();
+    other_id[2] = other_id[2].replace(&session, "sess_00000000000000000000000000");
+    let mut created_twice = texts.clone();
+    created_twice.push(texts[0].replacen("\"seq\":1", &format!("\"seq\":{}", texts.len() + 1), 1));
+    let mut early = unpacked(&archive);
+    let mut manifest: Value = serde_json::from_slice(&early[0].1).unwrap();
+    manifest["seq"] = json!(texts.len() - 1);
+    early[0].1 = manifest.to_string().into_bytes();
+    let bad = [
+        ("another id", with_log(&archive, &log(&other_id))),
+        ("created twice", with_log(&archive, &log(&created_twice))),
+        ("an earlier end", packed(&early)),
+    ];
+    for (what, archive) in bad {
+        for query in ["?as_new=true", ""] {
+            let got = import(&there, archive.clone(), query).await;
+            assert_eq!((got.status, got.code()), (400, "bad_archive"), "{what} {query}: {got:?}");
+        }
+    }
+    assert_eq!(folders(&there), [""; 0]);
+    import(&there, with_log(&archive, &log(&texts)), "?as_new=true").await.ok();
+}
+
+/// What is still on its way is no session: nothing of it is shown, and a daemon that is told to stop takes it back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_half_import_is_not_shown_and_not_left_behind() {
+    let here = Daemon::on_disk(Arc::new(tempfile::tempdir().unwrap())).await;
+    let session = full_session(&here).await;
+    let archive = export(&here, &session).await;
+    let limits = Limits { stop_grace: Duration::from_millis(100), ..Limits::default() };
+    let there = Daemon::on_disk_with(Arc::new(tempfile::tempdir().unwrap()), limits).await;
+    let _socket = begun(&there, archive.len(), &archive[..archive.len() - 40]).await;
+    let artifacts = there.data().join("sessions").join(&session).join("artifacts");
+    let staged = async {
+        while !artifacts.exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, staged).await.unwrap();
+    for path in ["artifacts", "attachments", "messages"] {
+        there.get(&format!("/v1/sessions/{session}/{path}")).await.refused(404, "unknown_session");
+    }
+    let files = there.end().await;
+    for folder in ["sessions", "open"] {
+        assert_eq!(std::fs::read_dir(files.path().join("data").join(folder)).unwrap().count(), 0, "{folder}");
+    }
 }

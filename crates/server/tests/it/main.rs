@@ -9,6 +9,7 @@ mod commands;
 mod connections;
 mod copies;
 mod damage;
+mod deltas;
 mod description;
 mod documented;
 mod fuzz;

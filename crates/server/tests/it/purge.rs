@@ -88,3 +88,26 @@ async fn one_that_is_damaged_can_be_deleted_too() {
     daemon.get(&format!("/v1/sessions/{session}")).await.refused(404, "unknown_session");
     assert!(!log.exists());
 }
+
+/// Whoever repeats the request that made it is told that it is gone; nothing empty comes in its place.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_of_a_deleted_session_does_not_make_it_anew() {
+    let daemon = Daemon::on_disk(Arc::new(tempfile::tempdir().unwrap())).await;
+    let body = daemon.create_body(json!({ "title": "once" }));
+    let origin = daemon.create(json!({})).await;
+    let fork = format!("/v1/sessions/{origin}/fork");
+    let made = [("/v1/sessions", body), (fork.as_str(), json!({}))];
+    for (path, body) in &made {
+        let first = daemon.post_with_key(path, "k", body.clone()).await.ok();
+        assert_eq!(daemon.post_with_key(path, "k", body.clone()).await.ok(), first);
+        purge(&daemon, first["session_id"].as_str().unwrap()).await.ok();
+    }
+    let files = daemon.end().await;
+    let daemon = Daemon::on_disk(files).await;
+    for (path, body) in &made {
+        daemon.post_with_key(path, "k", body.clone()).await.refused(410, "session_purged");
+        daemon.post_with_key(path, "k", json!({ "title": "other", "workspace_path": daemon.workspace() })).await;
+        daemon.post_with_key(path, "another", body.clone()).await.ok();
+    }
+    assert_eq!(rows(&daemon).await.len(), 3);
+}

@@ -106,9 +106,12 @@ impl Daemon {
     }
 
     pub async fn on_disk_with(files: Arc<TempDir>, limits: Limits) -> Daemon {
-        let options = Options { durability: Durability::Process, ..Options::default() };
-        let store = FileStore::open(files.path().join("data"), options).unwrap();
-        Self::build(store, files, limits, Access::new(TOKEN), CatalogConfig::default()).await
+        Self::build(on_disk(&files), files, limits, Access::new(TOKEN), CatalogConfig::default()).await
+    }
+
+    /// On disk, with models of these settings.
+    pub async fn on_disk_with_models(files: Arc<TempDir>, models: CatalogConfig) -> Daemon {
+        Self::build(on_disk(&files), files, Limits::default(), Access::new(TOKEN), models).await
     }
 
     async fn build(
@@ -312,6 +315,11 @@ impl Drop for Daemon {
 }
 
 /// A client without cookies that follows no redirect.
+fn on_disk(files: &TempDir) -> Arc<FileStore> {
+    let options = Options { durability: Durability::Process, ..Options::default() };
+    FileStore::open(files.path().join("data"), options).unwrap()
+}
+
 pub fn client() -> reqwest::Client {
     client_with(reqwest::Client::builder())
 }

@@ -151,13 +151,20 @@ async fn a_key_makes_one_update() {
     let daemon = Daemon::start().await;
     let session = daemon.create(json!({})).await;
     let body = json!({ "title": "new", "policy": { "approval": { "attended": false } }, "idempotency_key": "k" });
-    for _ in 0..2 {
+    let first = patch(&daemon, &session, Some("\"1\""), body.clone()).await;
+    assert_eq!((first.status, first.header("etag")), (200, "\"2\""));
+    // The first answer, whatever became of it since.
+    for title in ["new", "newer", "newest"] {
         let got = patch(&daemon, &session, Some("\"1\""), body.clone()).await;
-        assert_eq!((got.status, got.header("etag")), (200, "\"2\""));
+        assert_eq!((got.status, got.header("etag"), &got.body), (200, "\"2\"", &first.body));
+        if title != "new" {
+            assert_eq!(patch(&daemon, &session, None, json!({ "title": title })).await.ok()["title"], title);
+        }
     }
     let other = json!({ "title": "other", "idempotency_key": "k" });
     patch(&daemon, &session, None, other).await.refused(409, "key_reused");
-    assert_eq!(types(&daemon.events(&session).await), ["session_created", "session_updated"]);
+    let events = daemon.events(&session).await;
+    assert_eq!(types(&events), ["session_created", "session_updated", "session_updated", "session_updated"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

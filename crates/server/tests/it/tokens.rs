@@ -202,6 +202,25 @@ async fn the_daemons_own_token_is_rotated_in_its_file_and_in_force() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_grace_of_the_daemons_own_token_outlives_a_restart() {
+    const SECOND: &str = "a-second-token-for-tests";
+    let keeper = Arc::new(Kept::default());
+    let access = Access { keeper: keeper.clone(), spare: vec![SECOND.into()], ..Access::new(TOKEN) };
+    let daemon = Daemon::with(Limits::default(), access).await;
+    daemon.post("/v1/tokens/owner/rotate", json!({ "grace_ms": 60_000 })).await.ok();
+    let kept = |keeper: &Kept| read_tokens(&keeper.named.lock().unwrap()).unwrap();
+    drop(daemon);
+    let spare = vec!["a-third-token-for-tests".to_owned()];
+    let access = Access { keeper: keeper.clone(), kept: kept(&keeper), spare, ..Access::new(SECOND) };
+    let daemon = Daemon::with(Limits::default(), access).await;
+    assert_eq!(daemon.get("/v1/tokens").await.ok()["tokens"], json!([]), "the old one has its grace");
+    // Without one, none of those before is kept.
+    with(&daemon, SECOND, "POST", "/v1/tokens/owner/rotate", json!({})).await.ok();
+    daemon.get("/v1/tokens").await.refused(401, "unauthorized");
+    assert_eq!(kept(&keeper).owner_earlier, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_goes_away_leaves_no_token_half_rotated() {
     let kept = Arc::new(Kept { slow: Duration::from_millis(400), ..Kept::default() });
     let spare = vec!["a-spare-token-for-tests".to_owned()];
@@ -234,8 +253,8 @@ async fn tokens_are_kept_as_hashes_and_hold_in_the_next_life() {
     let file = String::from_utf8(kept.named.lock().unwrap().clone()).unwrap();
     assert!(!file.contains(&secret) && !file.contains(&secret[7..]), "{file}");
     drop(daemon);
-    let named = read_tokens(file.as_bytes()).unwrap();
-    let daemon = Daemon::with(Limits::default(), Access { named, ..Access::new(TOKEN) }).await;
+    let kept = read_tokens(file.as_bytes()).unwrap();
+    let daemon = Daemon::with(Limits::default(), Access { kept, ..Access::new(TOKEN) }).await;
     assert_eq!(with(&daemon, &secret, "GET", "/v1/sessions", Value::Null).await.status, 200);
     assert_eq!(with(&daemon, &gone, "GET", "/v1/sessions", Value::Null).await.status, 401);
 }

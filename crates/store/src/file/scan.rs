@@ -13,8 +13,10 @@ use crate::{
 
 /// Places in one bad line that are tried as the start of another.
 const STARTS_MAX: usize = 16;
-/// Of longer lines no bit is looked for when a log is opened: it would take too long.
+/// Of longer lines a bit is only looked for at their ends when a log is opened: all of them would take too long.
 const ROTTED_BYTES_MAX: usize = 16 * 1024;
+/// Holds all that a line is known by at its end.
+const EDGE_BYTES: usize = 128;
 /// What a disk writes as a whole or not at all.
 const SECTOR_BYTES: u64 = 512;
 
@@ -42,27 +44,48 @@ pub(crate) fn scan(file: &dyn DiskFile, from: Place, end: u64) -> io::Result<Sca
     let mut lines = Lines::new(file, from.offset, end, LINE_BYTES_MAX);
     let mut walk = Walk { tip: from, place: from, left: 0 };
     loop {
-        let (why, mut unfinished) = match lines.next()? {
+        let (why, mut unfinished, cut) = match lines.next()? {
             Next::End if walk.left == 0 => return Ok(Scan { tip: walk.tip, tail: Tail::Clean }),
-            Next::End | Next::Torn { .. } => return Ok(Scan { tip: walk.tip, tail: Tail::Torn }),
-            Next::TooLong { .. } => ("it is longer than any line can be".to_owned(), walk.unfinished(false)),
+            Next::End => return Ok(Scan { tip: walk.tip, tail: Tail::Torn }),
+            Next::Torn { offset } => return Ok(Scan { tip: walk.tip, tail: torn(file, offset, end, &walk.place)? }),
+            Next::TooLong { .. } => ("it is longer than any line can be".to_owned(), walk.unfinished(false), None),
             Next::Line { offset, bytes } => match walk.step(bytes) {
                 Ok(()) => continue,
                 Err(why) => {
-                    let mut unfinished = walk.unfinished(has_hole(bytes, offset, walk.tip.offset));
-                    if unfinished.ends_within(bytes) || has_rotted(bytes, &walk.place) {
+                    let hole = has_hole(bytes, offset, walk.tip.offset);
+                    let mut unfinished = walk.unfinished(hole);
+                    if unfinished.ends_within(bytes) || !hole && has_rotted(bytes, &walk.place) {
                         return Ok(Scan { tip: walk.tip, tail: Tail::Bad { why } });
                     }
-                    (why, unfinished)
+                    (why, unfinished, Some(bytes.to_vec()))
                 }
             },
         };
-        let tail = match unfinished.ends_before_end(&mut lines)? {
+        let tail = match unfinished.ends_before_end(&mut lines, cut, &walk.place)? {
             true => Tail::Bad { why },
             false => Tail::Torn,
         };
         return Ok(Scan { tip: walk.tip, tail });
     }
+}
+
+/// What bytes without a line end are. A crash does not leave a whole line whose end became another byte.
+fn torn(file: &dyn DiskFile, offset: u64, end: u64, place: &Place) -> io::Result<Tail> {
+    let Some(length) = usize::try_from(end - offset).ok().filter(|length| *length <= LINE_BYTES_MAX + 1) else {
+        return Ok(Tail::Torn);
+    };
+    let mut bytes = vec![0; length];
+    let read = file.read_full_at(&mut bytes, offset)?;
+    match bytes[..read].split_last() {
+        Some((last, line)) if flip::is_near_line_end(*last) && follows(line, place) => {
+            Ok(Tail::Bad { why: "its line end has changed".into() })
+        }
+        _ => Ok(Tail::Torn),
+    }
+}
+
+fn follows(bytes: &[u8], place: &Place) -> bool {
+    Line::parse(bytes).is_some_and(|line| line.follow(place).is_ok())
 }
 
 /// How far the checking has come.
@@ -107,12 +130,17 @@ struct Unfinished {
 
 impl Unfinished {
     /// Whether anything that looks like a line of a later decision is still to come. Its sum cannot be checked when the
-    /// line before it is gone, so its form decides: to keep too much is the safe mistake.
-    fn ends_before_end(&mut self, lines: &mut Lines<'_>) -> io::Result<bool> {
+    /// line before it is gone, so its form decides: to keep too much is the safe mistake. The same where the first bad
+    /// piece, which follows `place`, was `cut` from the next one by a byte that became a line end.
+    fn ends_before_end(&mut self, lines: &mut Lines<'_>, mut cut: Option<Vec<u8>>, place: &Place) -> io::Result<bool> {
         loop {
+            let first = cut.take();
             match lines.next()? {
                 Next::End | Next::Torn { .. } => return Ok(false),
                 Next::Line { bytes, .. } if self.ends_before(bytes) || self.ends_within(bytes) => return Ok(true),
+                Next::Line { bytes, .. } if first.is_some_and(|first| flip::joined(&first, bytes, place).is_some()) => {
+                    return Ok(true);
+                }
                 Next::Line { .. } | Next::TooLong { .. } => {}
             }
         }
@@ -140,10 +168,30 @@ impl Unfinished {
     }
 }
 
-/// Whether the line is whole but for one bit. No crash leaves that: the disk changed what was written, and a repair can
-/// change it back.
+/// Whether a whole line stood here, in which no sector is missing: from its first byte to its last it is of this number,
+/// or it is but for one bit. No crash leaves that: the disk changed what was written.
 fn has_rotted(bytes: &[u8], place: &Place) -> bool {
-    bytes.len() <= ROTTED_BYTES_MAX && flip::mend_line(bytes, place).is_some()
+    let has_form = Line::parse(bytes).is_some_and(|line| line.seq == place.seq + 1);
+    // A line whose end became another byte, with the next one behind it.
+    let ends =
+        (1..bytes.len()).filter(|at| flip::is_near_line_end(bytes[at - 1]) && bytes[*at..].starts_with(LINE_OPENS));
+    has_form
+        || ends.take(STARTS_MAX).any(|at| follows(&bytes[..at - 1], place))
+        || match bytes.len() <= ROTTED_BYTES_MAX {
+            true => flip::mend_line(bytes, place).is_some(),
+            // A bit in what a line is known by at its beginning or at its end; any other leaves it its form.
+            false => {
+                opens_nearly(bytes, place) || flip::mend_line_from(bytes, bytes.len() - EDGE_BYTES, place).is_some()
+            }
+        }
+}
+
+/// Whether the line begins as the one behind `place` does, but for one bit.
+fn opens_nearly(bytes: &[u8], place: &Place) -> bool {
+    let mut opens = LINE_OPENS.to_vec();
+    opens.extend_from_slice(format!("{},", place.seq + 1).as_bytes());
+    let differ = flip::differing_bits(&bytes[..opens.len()], &opens) == 1;
+    differ && follows(&[&opens, &bytes[opens.len()..]].concat(), place)
 }
 
 /// Whether a sector is missing in a bad line that starts at `offset`: bytes of an unsynced write reach a disk in any

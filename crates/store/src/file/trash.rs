@@ -9,7 +9,9 @@ use super::{
     folder::{Folder, is_missing},
     listing,
 };
-use crate::{Error, Result};
+use crate::{Error, Result, disk::Look};
+
+const NO_FOLDER: &str = "what stands there is no folder";
 
 /// Takes a session out of its place, for good: a power cut does not bring it back.
 pub(crate) fn put(folder: &Folder, session: SessionId) -> Result<()> {
@@ -18,6 +20,9 @@ pub(crate) fn put(folder: &Folder, session: SessionId) -> Result<()> {
     let trash = layout.trash();
     let (from, to) = (layout.session(session), trash.join(session.to_string()));
     disk.make_dir(&trash).map_err(failed)?;
+    if !matches!(disk.look(&trash).map_err(failed)?, Look::Folder(_)) {
+        return Err(failed(io::Error::other(NO_FOLDER)));
+    }
     // Also where it was there before: whoever made it may have been stopped.
     disk.sync_dir(layout.root()).map_err(failed)?;
     remove(folder, &to).map_err(failed)?;
@@ -38,11 +43,21 @@ pub(crate) fn delete(folder: &Folder, session: SessionId) {
     }
 }
 
+/// What is in the trash. A link in its place is not followed: what it leads to is nothing of ours.
+pub(crate) fn names(folder: &Folder) -> io::Result<Vec<String>> {
+    let path = folder.layout.trash();
+    match folder.disk.look(&path) {
+        Err(error) if is_missing(&error) => Ok(vec![]),
+        Ok(Look::Folder(_)) => folder.disk.list(&path),
+        looked => looked.and(Err(io::Error::other(NO_FOLDER))),
+    }
+}
+
 /// Deletes all that is in the trash. Nothing depends on it, so a failure is only told.
 pub(crate) fn empty(folder: &Folder) {
-    let names = match folder.disk.list(&folder.layout.trash()) {
-        Err(error) if is_missing(&error) => return,
+    let names = match names(folder) {
         Err(error) => return folder.notices.add(format!("the trash could not be emptied: {error}")),
+        Ok(names) if names.is_empty() => return,
         Ok(names) => names,
     };
     // What a deletion says in the listing comes before the last trace of it goes.

@@ -41,7 +41,6 @@ async fn any_byte_that_changed_is_noticed() {
     let path = log_path(folder.path(), 1);
     let good = fs::read(&path).unwrap();
     let id = session(1);
-    let last_line = good[..good.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
     for at in 0..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 1 << (at % 8);
@@ -52,22 +51,59 @@ async fn any_byte_that_changed_is_noticed() {
             1 => 3,
             _ => 4,
         };
-        let lost_its_end = at == good.len() - 1 || (at >= last_line && bad[at] == b'\n');
-        if !lost_its_end {
-            // Valid lines follow, or one bit makes it whole again: no crash leaves that. Nothing is cut, nothing is written, and all before it can be read.
-            assert!(matches!(store.claim(id).await, Err(Error::Damaged { seq, .. }) if seq == before), "byte {at}");
-            assert_eq!(store.head(id).await.unwrap().seq, before);
-            assert_eq!(read_all(&*store, id).await, all(1)[..before as usize]);
-            assert!(fs::read(&path).unwrap() == bad, "byte {at}");
-        } else {
-            // A last line whose end is not where it was cannot be told from a torn one: its decision is cut, and the
-            // bytes are kept aside.
-            assert_eq!(store.head(id).await.unwrap().seq, before, "byte {at}");
-            assert!(fs::read(&path).unwrap() == good[..ends[1]], "byte {at}");
-        }
+        // Valid lines follow, or one bit makes it whole again: no crash leaves that. Nothing is cut, nothing is written, and
+        // all before it can be read.
+        assert!(matches!(store.claim(id).await, Err(Error::Damaged { seq, .. }) if seq == before), "byte {at}");
+        assert_eq!(store.head(id).await.unwrap().seq, before);
+        assert_eq!(read_all(&*store, id).await, all(1)[..before as usize]);
+        assert!(fs::read(&path).unwrap() == bad, "byte {at}");
         assert_eq!(store.notices().len(), 1);
         assert_eq!(read_all(&*store, session(2)).await, all(2));
     }
+}
+
+/// A last decision of three lines, of which one is long, and bytes in it that one bit makes a line end.
+#[tokio::test]
+async fn any_bit_of_a_long_last_decision_is_noticed() {
+    let folder = fast_folder();
+    let id = session(1);
+    let long = "J*K\u{8a}".repeat(5000);
+    let decision = [message(id, 2, "J first"), message(id, 3, &long), message(id, 4, "J last *")];
+    let path = log_path(folder.path(), 1);
+    let end = {
+        let store = open_unsynced(folder.path());
+        let (epoch, head) = store.create(id, &[created(id)]).await.unwrap();
+        store.append(id, epoch, 1, &decision).await.unwrap();
+        head.bytes as usize
+    };
+    let good = fs::read(&path).unwrap();
+    let line_ends: Vec<usize> = (end..good.len()).filter(|at| good[*at] == b'\n').collect();
+    let is_edge = |at: usize| at < end + 60 || line_ends.iter().any(|line_end| at.abs_diff(*line_end) < 60);
+    for at in (end..good.len()).filter(|at| is_edge(*at) || at % 211 == 0) {
+        let to_line_end = (0..8).find(|bit| good[at] ^ (1 << bit) == b'\n');
+        for bit in [Some(at % 8), to_line_end].into_iter().flatten() {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << bit;
+            fs::write(&path, &bad).unwrap();
+            let store = open_unsynced(folder.path());
+            assert!(matches!(store.claim(id).await, Err(Error::Damaged { seq: 1, .. })), "byte {at}, bit {bit}");
+            assert!(fs::read(&path).unwrap() == bad, "byte {at}, bit {bit}");
+        }
+    }
+}
+
+/// A line that stands whole from its first byte to its last is no torn one, however much of it changed.
+#[tokio::test]
+async fn garbage_within_the_last_line_is_not_cut() {
+    let folder = fast_folder();
+    write(folder.path()).await;
+    let path = log_path(folder.path(), 1);
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() - 120;
+    bytes[middle..middle + 9].copy_from_slice(b"#garbage#");
+    fs::write(&path, &bytes).unwrap();
+    assert!(matches!(open_unsynced(folder.path()).claim(session(1)).await, Err(Error::Damaged { seq: 4, .. })));
+    assert!(fs::read(&path).unwrap() == bytes);
 }
 
 /// More than a bit at the end looks like a write that a crash cut, unless the snapshot knows that it was whole.

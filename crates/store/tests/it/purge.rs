@@ -3,7 +3,7 @@
 use std::{fs, sync::Arc};
 
 use bytes::Bytes;
-use tenure_store::{Error, Fault, FaultyStore, Harm, MemoryStore, Point, Row, Snapshot, SpoolPage, Store};
+use tenure_store::{Error, Fault, FaultyStore, Harm, MemoryStore, Point, Row, Snapshot, SpoolPage, Store, upkeep};
 
 use crate::sample::*;
 
@@ -196,4 +196,31 @@ async fn a_deletion_that_was_cut_leaves_no_row_for_whoever_comes_next() {
     assert!(!folder.path().join("trash").join(&name).exists());
     fs::create_dir_all(folder.path().join("sessions").join(&name).join("artifacts")).unwrap();
     assert_eq!(open(folder.path()).list(None, 9).await.unwrap(), []);
+}
+
+/// A link in the place of the trash leads to what is nothing of ours.
+#[tokio::test]
+async fn a_link_in_place_of_the_trash_is_not_followed() {
+    let folder = fast_folder();
+    let elsewhere = fast_folder();
+    fs::write(elsewhere.path().join("precious"), "x").unwrap();
+    write(&*open_unsynced(folder.path()), 1).await;
+    std::os::unix::fs::symlink(elsewhere.path(), folder.path().join("trash")).unwrap();
+    let store = open_unsynced(folder.path());
+    assert!(store.notices().iter().any(|notice| notice.contains("the trash could not be emptied")));
+    let refused = store.purge(session(1)).await;
+    assert!(matches!(refused, Err(Error::Disk { .. })), "{refused:?}");
+    assert_eq!(read_all(&*store, session(1)).await.len(), 4, "it is all there");
+    drop(store);
+    let options = upkeep::GcOptions {
+        now: tenure_core::time::Timestamp::from_ms(START_MS),
+        older_than: std::time::Duration::ZERO,
+        sessions_ended_before: None,
+    };
+    let gc = upkeep::gc(folder.path(), &options, &mut |_, _| {}).unwrap();
+    assert!(gc.problems.iter().any(|problem| problem.starts_with("trash: ")), "{gc:?}");
+    let found = upkeep::check(folder.path(), &upkeep::CheckOptions::default(), &mut |_, _| {}).unwrap();
+    assert!(found.findings.iter().any(|finding| finding.path == "trash"), "{:?}", found.findings);
+    let left: Vec<_> = fs::read_dir(elsewhere.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["precious"]);
 }

@@ -380,3 +380,36 @@ async fn a_listing_made_again_is_as_it_was() {
     }
     assert_eq!(rows(open_unsynced(folder.path())).await, with_snapshots);
 }
+
+/// Nobody waits for a pipe, and what is no file stops neither a check nor a repair.
+#[tokio::test]
+async fn what_is_no_file_is_told_and_put_aside() {
+    for odd in ["keys.ndjson", "index.ndjson"] {
+        for with_link in [false, true] {
+            let folder = fast_folder();
+            write(folder.path()).await;
+            let path = folder.path().join(odd);
+            fs::remove_file(&path).unwrap();
+            match with_link {
+                true => std::os::unix::fs::symlink("/etc/hostname", &path).unwrap(),
+                false => pipe(&path),
+            }
+            let found = check(folder.path());
+            let told: Vec<_> = found.findings.iter().map(|finding| (finding.path.as_str(), finding.remedy)).collect();
+            assert_eq!(told, [(odd, Remedy::Repair)], "{:?}", found.findings);
+            assert_eq!(found.sessions, 2, "the others are looked at");
+            let plan = upkeep::plan_repair(folder.path(), now(), &mut |_, _| {}).unwrap();
+            assert_eq!((plan.actions.len(), plan.left.len()), (1, 0), "{plan:?}");
+            let done = repair(folder.path());
+            assert_eq!((done.actions, done.left), (plan.actions, vec![]));
+            assert!(folder.path().join(format!("damaged-1.{odd}")).symlink_metadata().is_ok());
+            assert!(check(folder.path()).is_clean());
+            let store = open_unsynced(folder.path());
+            assert_eq!(store.list(None, 9).await.unwrap().len(), 2);
+        }
+    }
+}
+
+fn pipe(path: &Path) {
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+}

@@ -58,6 +58,9 @@ pub async fn fork(context: &Context, client: &Client, given: &str, fork: &Fork) 
         terminal::Output::Text => {
             let line = format!("{} begins where {session} was at event {}.", forked.session_id, forked.forked_from.seq);
             terminal::print_line(&line)?;
+            for name in &forked.missing {
+                terminal::note(&format!("{} was lost or changed on the disk, and is not in it.\n", tamed(name)));
+            }
         }
     }
     Ok(Exit::Ok)

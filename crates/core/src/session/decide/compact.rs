@@ -58,6 +58,13 @@ impl Session {
             let fault = Fault::new(FaultKind::BadRequest, "the summary does not fit the conversation");
             return self.compact_failed(attempt, fault, (compacted.usage, compacted.cost_micro_usd), moment);
         }
+        // A context must not grow by what was to make it shorter.
+        let (before, after) = (compacted.tokens_before, compacted.tokens_after);
+        if after >= before {
+            let why = format!("the summary is no shorter than what it tells: {before} tokens would become {after}");
+            let fault = Fault::new(FaultKind::ReplyTooLarge, why);
+            return self.compact_failed(attempt, fault, (compacted.usage, compacted.cost_micro_usd), moment);
+        }
         // Messages that wait are still to be shown. What was left behind before stays behind: a retry fetches it.
         let waits_from = self.first_needed().unwrap_or(u64::MAX);
         let needed_from = compacted.context_from.min(compacted.kept_from).min(waits_from);

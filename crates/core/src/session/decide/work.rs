@@ -19,6 +19,8 @@ const BACKOFF_MS_FIRST: u64 = 500;
 const BACKOFF_MS_MAX: u64 = 60_000;
 /// A step whose attempts have failed so often is not asked again for a text that fits its schema.
 const MISFITS_MAX: u32 = 2;
+/// A server on this machine that is not there so many times in a row has not been started.
+const NO_SERVER_MAX: u32 = 4;
 
 impl Session {
     /// The open turn, if this answer is the one it waits for; late answers of older attempts are stale.
@@ -206,6 +208,8 @@ pub(super) fn next_try(attempts: &Attempts, fault: &Fault, moment: &Moment) -> O
     // Chance may mend what does not fit its schema, but seldom more than once.
     let may_help = match fault.kind {
         FaultKind::SchemaMismatch => attempts.failed + 1 < MISFITS_MAX,
+        // One that was there a moment ago may come back; one that was never there is not waited for.
+        FaultKind::NoServer => attempts.reached || attempts.failed + 1 < NO_SERVER_MAX,
         kind => kind.retryable(),
     };
     if !may_help || attempts.failed + 1 >= ATTEMPTS_MAX {

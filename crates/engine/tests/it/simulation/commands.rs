@@ -10,6 +10,9 @@ use tenure_core::{
 
 use super::{dice::Dice, record::Record, script};
 
+/// More than is held for a live watcher.
+const LONG_BYTES: usize = 24 * 1024;
+
 /// A command and its idempotency key.
 pub type Wish = (Command, Option<String>);
 
@@ -17,6 +20,8 @@ pub type Wish = (Command, Option<String>);
 pub fn wishes(dice: &mut Dice, record: &Record, count: &mut u64) -> Vec<Wish> {
     let waiting = record.waiting();
     match dice.roll(12) {
+        // The turn waits for a summary, which takes an instant: somebody loses patience in it.
+        6..=8 if record.waits_for_summary() => vec![(cancel(None), None)],
         // Two answer the same approval at once, perhaps not alike.
         0 | 1 if !waiting.is_empty() => {
             let call = dice.pick(&waiting);
@@ -50,10 +55,10 @@ fn shuffled(dice: &mut Dice, mut wishes: Vec<Wish>) -> Vec<Wish> {
     wishes
 }
 
-/// Words that no other message has.
+/// Words that no other message has; some are long enough to be worth a summary.
 fn text(count: &mut u64) -> String {
     *count += 1;
-    format!("words {count}")
+    format!("words {count}{}", " and so on".repeat((*count * 37 % 90) as usize))
 }
 
 fn key(dice: &mut Dice) -> String {
@@ -78,8 +83,9 @@ fn command(dice: &mut Dice, record: &Record, count: &mut u64) -> Command {
     match dice.roll(24) {
         0..=5 => {
             // Some are too long to be held for live watchers.
-            let text = if dice.chance(4) { text(count).repeat(3000) } else { text(count) };
-            message(dice, &text)
+            let text = text(count);
+            let times = if dice.chance(4) { LONG_BYTES / text.len() + 1 } else { 1 };
+            message(dice, &text.repeat(times))
         }
         6 => Command::StartTurn,
         7..=11 => match dice.pick_of(&waiting).filter(|_| !dice.chance(10)) {

@@ -15,8 +15,8 @@ use super::{faults::Faults, record::Record, world::World};
 const IN_VAIN_MAX: u32 = 3;
 /// Events that may have come to last after a request was made and before the model was asked.
 const LATE_EVENTS_MAX: usize = 16;
-/// How much of the newest request the model is sure to see.
-const REQUEST_SEEN: usize = 500;
+/// How much of the newest request the model is sure to see, in the smallest room: its number is in it.
+const REQUEST_SEEN: usize = 40;
 
 /// A compaction under way.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +28,11 @@ impl Record {
     /// Nothing is left to do.
     pub fn rests(&self) -> bool {
         self.open.is_none() && self.queued.is_empty() && self.compaction.is_none()
+    }
+
+    /// The open turn waits for a summary.
+    pub fn waits_for_summary(&self) -> bool {
+        self.open.is_some() && self.compaction.is_some_and(|under_way| under_way.blocking)
     }
 
     pub(super) fn take_compaction(&mut self, event: &Event, faults: &mut Faults) {
@@ -48,6 +53,7 @@ impl Record {
             Body::ContextCompacted(compacted) => {
                 faults.need(under_way.is_some(), || format!("event {seq} tells of a summary that nobody asked for"));
                 let sane = compacted.context_from <= compacted.kept_from && compacted.kept_from <= seq;
+                let sane = sane && compacted.tokens_after < compacted.tokens_before;
                 faults.need(sane, || format!("event {seq} keeps what is not there: {compacted:?}"));
                 self.compaction = None;
             }

@@ -26,7 +26,7 @@ pub fn script(dice: &mut Dice) -> Value {
     let patience = json!({"first_byte_ms": 500, "between_bytes_ms": 300});
     let mut script = json!({"steps": steps, "after": "repeat", "patience": patience, "price": price});
     // The tools alone take about 80 tokens, so the smallest of these is too small for anything.
-    if let Some(window) = dice.pick(&[None, None, Some(60), Some(130), Some(200), Some(400), Some(1500)]) {
+    if let Some(window) = dice.pick(&[None, None, Some(60), Some(300), Some(500), Some(900), Some(2500)]) {
         script["window"] = json!(window);
     }
     if dice.chance(50) {

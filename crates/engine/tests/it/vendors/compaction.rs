@@ -36,6 +36,25 @@ fn long(what: &str) -> String {
     format!("{what} {}", "apples and pears, ".repeat(60))
 }
 
+/// Why compactions came to nothing.
+async fn failures_of(rig: &Rig, session: tenure_core::ids::SessionId) -> Vec<String> {
+    let events = rig.events(session).await;
+    let failed = events.iter().filter_map(|event| match &event.body {
+        Body::CompactionFailed(failed) => Some(failed.reason.message.clone()),
+        _ => None,
+    });
+    failed.collect()
+}
+
+fn summaries_asked(vendor: &FakeVendor) -> usize {
+    vendor.asked().iter().filter(|asked| wants_summary(asked)).count()
+}
+
+async fn compact(rig: &Rig, session: tenure_core::ids::SessionId) {
+    rig.command(session, Command::Compact).await.expect("it is asked for");
+    rig.until(session, "no summary is under way", |state| state.compaction.is_none()).await;
+}
+
 async fn trigger_of(rig: &Rig, session: tenure_core::ids::SessionId) -> Vec<CompactTrigger> {
     let events = rig.events(session).await;
     let compacted = events.iter().filter_map(|event| match &event.body {
@@ -77,7 +96,10 @@ async fn one_message_that_is_too_long_ends_its_turn_and_no_other() {
     assert_eq!(rig.ask(session, "first").await.status, RecordStatus::Completed);
     let record = rig.ask(session, &"far too long ".repeat(1_000)).await;
     assert_eq!(record.status, RecordStatus::Failed);
-    assert_eq!(record.error.expect("a reason").code, "context_overflow");
+    let reason = record.error.expect("a reason");
+    assert_eq!(reason.code, "context_overflow");
+    assert!(reason.message.contains("there is nothing to compact"), "{reason:?}");
+    assert_eq!(summaries_asked(&vendor), 0, "what would not help is not paid for");
     // What cannot be shown whole is quoted in part from now on.
     let record = rig.ask(session, "and now?").await;
     assert_eq!(record.status, RecordStatus::Completed, "{:?}", record.error);
@@ -117,8 +139,7 @@ async fn a_person_can_ask_for_it() {
     for round in 0..3 {
         rig.ask(session, &long(&format!("round {round}"))).await;
     }
-    rig.command(session, Command::Compact).await.expect("it is asked for");
-    rig.until(session, "the summary is there", |state| state.compaction.is_none()).await;
+    compact(&rig, session).await;
     assert_eq!(trigger_of(&rig, session).await, [CompactTrigger::Asked]);
     let record = rig.ask(session, "and now?").await;
     assert_eq!(record.status, RecordStatus::Completed);
@@ -126,4 +147,91 @@ async fn a_person_can_ask_for_it() {
     assert!(last.contains(SUMMARY) && !last.contains("round 0"), "{last}");
     // The last request that went is quoted.
     assert!(last.contains("round 2"), "{last}");
+}
+
+#[tokio::test]
+async fn what_is_short_already_is_left_alone() {
+    let format = Format::Responses;
+    let vendor = narrow(format, usize::MAX).await;
+    let rig = plain(&vendor, format).await;
+    let session = rig.create().await;
+    for round in 0..3 {
+        rig.ask(session, &format!("round {round}")).await;
+    }
+    compact(&rig, session).await;
+    let told = failures_of(&rig, session).await;
+    assert!(told.len() == 1 && told[0].starts_with("there is nothing to compact"), "{told:?}");
+    assert_eq!(summaries_asked(&vendor), 0, "nothing is paid for it");
+    rig.ask(session, "and now?").await;
+    let last = String::from_utf8(vendor.asked().pop().unwrap().body).unwrap();
+    assert!((0..3).all(|round| last.contains(&format!("round {round}"))), "{last}");
+}
+
+#[tokio::test]
+async fn a_summary_is_not_summarized_again_for_a_few_words() {
+    let format = Format::Anthropic;
+    let vendor = narrow(format, usize::MAX).await;
+    let rig = plain(&vendor, format).await;
+    let session = rig.create().await;
+    for round in 0..3 {
+        rig.ask(session, &long(&format!("round {round}"))).await;
+    }
+    compact(&rig, session).await;
+    rig.ask(session, "and now?").await;
+    compact(&rig, session).await;
+    assert_eq!((trigger_of(&rig, session).await.len(), summaries_asked(&vendor)), (1, 1));
+    rig.ask(session, &long("something new")).await;
+    compact(&rig, session).await;
+    assert_eq!((trigger_of(&rig, session).await.len(), summaries_asked(&vendor)), (2, 2));
+}
+
+/// A vendor whose summaries are longer than anything that was said, and whose window is so many bytes.
+async fn wordy(format: Format, bytes_max: usize) -> FakeVendor {
+    FakeVendor::with(move |asked, _| {
+        if !wants_summary(asked) && asked.body.len() > bytes_max {
+            let message = "prompt is too long: many tokens > few maximum";
+            return Answer::json(400, &json!({ "error": { "type": "invalid_request_error", "message": message } }));
+        }
+        let summary = "and they said this, and then they said that, ".repeat(400);
+        says(format, if wants_summary(asked) { &summary } else { "Yes." })
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_summary_that_is_longer_than_what_it_tells_is_not_taken() {
+    let format = Format::Chat;
+    let vendor = wordy(format, usize::MAX).await;
+    let rig = plain(&vendor, format).await;
+    let session = rig.create().await;
+    for round in 0..3 {
+        rig.ask(session, &long(&format!("round {round}"))).await;
+    }
+    let before = rig.state(session).await.spent().usage;
+    compact(&rig, session).await;
+    let told = failures_of(&rig, session).await;
+    assert!(told.len() == 1 && told[0].starts_with("the summary is no shorter"), "{told:?}");
+    assert!(rig.state(session).await.spent().usage.output_tokens > before.output_tokens, "it is counted");
+    rig.ask(session, "and now?").await;
+    let last = String::from_utf8(vendor.asked().pop().unwrap().body).unwrap();
+    assert!(last.contains("round 0") && !last.contains("then they said that"), "{last}");
+    rig.sound(session).await;
+}
+
+#[tokio::test]
+async fn an_overflow_that_no_summary_mends_ends_its_turn() {
+    let format = Format::Gemini;
+    let vendor = wordy(format, 6_000).await;
+    let rig = plain(&vendor, format).await;
+    let session = rig.create().await;
+    let mut failed = None;
+    for round in 0..8 {
+        let record = rig.ask(session, &long(&format!("round {round}"))).await;
+        failed = failed.or(record.error);
+    }
+    let reason = failed.expect("the window is full at last");
+    assert_eq!(reason.code, "context_overflow");
+    assert!(reason.message.contains("the summary is no shorter"), "{reason:?}");
+    assert!(summaries_asked(&vendor) <= 8, "one try for each turn");
+    rig.sound(session).await;
 }

@@ -5,13 +5,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure_core::{
     event::{Body, ModelAttemptFailed},
-    model::FaultKind,
+    model::{FaultKind, Usage},
 };
 use tenure_engine::RecordStatus;
-use tenure_models::catalog::ModelConfig;
+use tenure_models::{
+    catalog::ModelConfig,
+    entry::{Prices, Rates},
+};
 use tenure_testkit::vendor::{Answer, FakeVendor, Format, Piece, Speech};
 
-use super::{replies, rig, says};
+use super::{far_away, replies, rig, says};
 
 const REPLY: &str = "All is well.";
 
@@ -98,6 +101,62 @@ async fn a_reply_that_breaks_is_abandoned_and_begun_again() {
             assert_eq!(failed.reason.kind, kind, "{format:?}: {:?}", failed.reason);
             assert_eq!(failed.text, "This is not ", "{format:?} {kind:?}");
         }
+    }
+}
+
+/// A reply that tells what it has used so far and breaks then. Responses tells it with its failure alone.
+fn used_and_broken(format: Format, usage: Usage) -> Answer {
+    let events = Speech { usage, ..Speech::text("This is not the end.") }.events(format);
+    if format == Format::Responses {
+        let failed = events.replace("response.completed", "response.failed");
+        return Answer::events(failed.replace("\"incomplete_details\":null", "\"error\":{\"code\":\"server_error\"}"));
+    }
+    let closing = match format {
+        Format::Anthropic => "event: message_stop",
+        Format::Chat => "data: [DONE]",
+        _ => "\"finishReason\"",
+    };
+    // The reason why it ends is what makes it whole.
+    let broken = events.replace("\"finish_reason\":\"stop\"", "\"finish_reason\":null");
+    let broken = broken.replace("\"finishReason\":\"STOP\"", "\"index\":0");
+    let at = broken.find(closing).unwrap_or(broken.len());
+    Answer::events(broken).until(at, Piece::Cut)
+}
+
+#[tokio::test]
+async fn what_an_abandoned_attempt_has_used_stays_counted() {
+    for format in Format::ALL {
+        // Gemini does not tell what it wrote to its cache.
+        let cache_write_tokens = if format == Format::Gemini { 0 } else { 4 };
+        let used = Usage { input_tokens: 30, output_tokens: 7, cache_read_tokens: 20, cache_write_tokens };
+        let vendor = FakeVendor::start().await;
+        for _ in 0..2 {
+            vendor.plan(used_and_broken(format, used));
+        }
+        vendor.plan(Answer::events(Speech { usage: used, ..Speech::text(REPLY) }.events(format)));
+        let rates = Rates { input: 1.0, output: 1.0, cache_read: None, cache_write: None };
+        let model = ModelConfig { prices: Some(Prices { rates, long: None }), ..ModelConfig::default() };
+        let rig = far_away(&vendor, format, model).start().await;
+        let session = rig.create().await;
+        let record = rig.ask(session, "hi").await;
+        assert_eq!(record.status, RecordStatus::Completed, "{format:?}: {:?}", record.error);
+        let failed: Vec<Usage> = rig
+            .events(session)
+            .await
+            .iter()
+            .filter_map(|event| match &event.body {
+                Body::ModelAttemptFailed(failed) => Some(failed.usage),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(failed, [used, used], "{format:?}");
+        let mut all = Usage::default();
+        (0..3).for_each(|_| all.add(&used));
+        let state = rig.state(session).await;
+        assert_eq!((record.spent.usage, state.spent().usage), (all, all), "{format:?}");
+        let cost = Some(all.sent() + all.output_tokens);
+        assert_eq!((record.cost_micro_usd, state.spent().cost()), (cost, cost), "{format:?}");
+        assert_eq!(rig.engine.counts().usage, all, "{format:?}");
     }
 }
 

@@ -146,7 +146,8 @@ async fn keys_are_nowhere() {
                 new.settings.model = model.into();
             });
             let session = session.await;
-            let record = rig.ask(session, &format!("hi, {BY_VARIABLE} and {BY_CONFIG}")).await;
+            let record =
+                rig.ask(session, &format!("hi, {BY_VARIABLE} and {BY_CONFIG}{}", " so long".repeat(300))).await;
             assert_eq!(record.status, RecordStatus::Completed, "{format:?} {model}: {:?}", record.error);
             rig.command(session, Command::Compact).await.expect("it is asked for");
             rig.until(session, "the summary is there", |state| state.compaction.is_none()).await;

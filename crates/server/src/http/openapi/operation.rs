@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Whatever is asked for, this may be the answer.
-const ANY: [&str; 8] = [
+const ANY: [&str; 9] = [
     "bad_head",
     "bad_host",
     "bad_origin",
@@ -22,6 +22,7 @@ const ANY: [&str; 8] = [
     "head_too_large",
     "internal",
     "too_many_connections",
+    "unsupported_coding",
 ];
 /// Of what needs a token.
 const WITH_TOKEN: [&str; 4] = ["unauthorized", "token_expired", "too_many_failures", "too_fast"];

@@ -69,7 +69,7 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
             .leads_to(201, &IN_SESSION, &["cancelTurn", "endSession", "deleteSession", "followSession", "forkSession"])
             .leads_to(201, &IN_SESSION, &["compactSession"])
             .leads_to(201, &IN_SESSION, &["uploadAttachment", "listAttachments", "listArtifacts", "exportSession"])
-            .refuses(&["bad_workspace", "unsupported_policy", "unknown_model", "bad_schema", "keys_full"])
+            .refuses(&["bad_workspace", "unsupported_policy", "unknown_model", "bad_schema", "keys_full", "session_purged"])
             .refuses(&["disk_refused", "shutting_down"]),
         get("/v1/sessions", "listSessions", tag, "Lists sessions, the newest first.")
             .query::<session::Page>(s, json!({ "cursor": { "$ref": "#/event/SessionId" } }))
@@ -303,7 +303,7 @@ fn files(s: &mut Schemas) -> Vec<Operation> {
             ),
             &["*/*"],
         )
-        .refuses(&["unknown_attachment"]),
+        .refuses(&["unknown_attachment", "file_damaged"]),
         get("/v1/sessions/{session}/artifacts", "listArtifacts", tag, "Lists what tools left behind.")
             .query::<Page>(s, json!({ "cursor": { "pattern": "^artifacts/" } }))
             .answers(s, 200, "A page of them.", &artifacts)
@@ -317,7 +317,7 @@ fn files(s: &mut Schemas) -> Vec<Operation> {
             ),
             &["text/plain", "application/octet-stream"],
         )
-        .refuses(&["unknown_artifact"]),
+        .refuses(&["unknown_artifact", "file_damaged"]),
     ]
 }
 
@@ -352,7 +352,7 @@ fn copies(s: &mut Schemas) -> Vec<Operation> {
     let fork = wire::Fork { seq: Some(1), title: Some("Another way".into()), ..Default::default() };
     let origin = || wire::Origin { session_id: examples::session().to_string(), seq: 7 };
     let session_id = examples::session().to_string();
-    let forked = wire::Forked { session_id: session_id.clone(), forked_from: origin() };
+    let forked = wire::Forked { session_id: session_id.clone(), forked_from: origin(), missing: vec![] };
     let imported = wire::Imported { session_id, seq: 7, forked_from: None, missing: vec![] };
     let archive = json!({ wire::ARCHIVE: { "schema": {} } });
     let whole = "The whole session in one file: log, attachments, artifacts.";
@@ -370,7 +370,7 @@ fn copies(s: &mut Schemas) -> Vec<Operation> {
             .answers(s, 201, "The fork was made and is durable.", &forked)
             .with_header(201, "Location", "Where the fork is.")
             .leads_to(201, &IN_SESSION, &["getSession", "sendMessage", "deleteSession"])
-            .refuses(&["unknown_seq", "bad_workspace", "unknown_model", "keys_full", "overloaded", "shutting_down"]),
+            .refuses(&["unknown_seq", "bad_workspace", "unknown_model", "keys_full", "session_purged", "overloaded", "shutting_down"]),
         out(get("/v1/sessions/{session}/export", "exportSession", tag, "Gives a session as an archive.")),
         out(post("/v1/sessions/{session}/export", "exportSessionByPost", tag, "The same, for clients that send commands as POST.")),
         post("/v1/sessions/import", "importSession", tag, "Takes an exported session, under the same id or a new one.")
@@ -381,7 +381,7 @@ fn copies(s: &mut Schemas) -> Vec<Operation> {
             .with_header(201, "Location", "Where the session is.")
             .leads_to(201, &IN_SESSION, &["getSession", "listMessages", "followSession"])
             .refuses(&["wrong_content_type", "bad_archive", "archive_too_large", "session_exists", "turn_running"])
-            .refuses(&["too_many_imports", "body_timeout", "keys_full", "disk_refused", "shutting_down"]),
+            .refuses(&["too_many_imports", "body_timeout", "keys_full", "session_purged", "disk_refused", "shutting_down"]),
     ]
 }
 

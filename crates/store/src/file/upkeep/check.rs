@@ -15,7 +15,7 @@ use crate::{
     disk::Look,
     file::{
         folder::{Folder, is_missing},
-        lock,
+        lock, trash,
     },
     name::TEMPORARY,
 };
@@ -78,9 +78,18 @@ impl Checker<'_> {
         for name in self.names_in(layout.root())?.into_iter().filter(|name| name.starts_with(TEMPORARY)) {
             self.find(&layout.root().join(name), None, Level::Note, Remedy::Gc, || LEFTOVER.into());
         }
-        for name in self.names_in(&layout.trash())? {
-            let what = || "what is left of a session that was deleted".to_owned();
-            self.find(&layout.trash().join(name), None, Level::Note, Remedy::Gc, what);
+        match trash::names(self.folder) {
+            Err(error) => {
+                let what = || format!("nothing can be deleted: {error}; remove it");
+                self.find(&layout.trash(), None, Level::Note, Remedy::None, what);
+            }
+            Ok(mut names) => {
+                names.sort_unstable();
+                for name in names {
+                    let what = || "what is left of a session that was deleted".to_owned();
+                    self.find(&layout.trash().join(name), None, Level::Note, Remedy::Gc, what);
+                }
+            }
         }
         for name in self.names_in(&layout.open())? {
             let session: Option<SessionId> = name.parse().ok();
@@ -110,6 +119,10 @@ impl Checker<'_> {
 
     /// A file of lines that stand alone.
     fn lines(&mut self, path: &Path, id: Option<SessionId>, is_good: &dyn Fn(&[u8]) -> bool) -> io::Result<()> {
+        if examine::is_odd(self.folder, path)? {
+            self.find(path, id, Level::Damage, Remedy::Repair, || examine::ODD.into());
+            return Ok(());
+        }
         let Some(lines) = line_files::look(self.folder, path, is_good, self.options.patience)? else { return Ok(()) };
         self.check.files += 1;
         self.check.bytes += lines.bytes;
@@ -162,6 +175,9 @@ impl Checker<'_> {
             }
             Some(Trouble::Bad { after, why }) => {
                 (Remedy::Repair, format!("from event {} on it cannot be read: {why}", after + 1))
+            }
+            Some(Trouble::Lost { after, last }) => {
+                (Remedy::Repair, format!("its end is lost: it held event {last}, and ends after event {after}"))
             }
             Some(Trouble::Foreign { seq, why }) => (Remedy::None, format!("event {seq} cannot be understood: {why}")),
         };

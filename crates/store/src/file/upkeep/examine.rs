@@ -15,12 +15,14 @@ use super::logs::{self, Told};
 use crate::{
     disk::{Look, Open, Stat},
     file::{
+        TURN_BYTES_MAX,
         folder::{Folder, is_missing},
         layout::Layout,
         log::ends_at,
         snapshot::{self, Found},
     },
     name::TEMPORARY,
+    seal::{self, Sealed},
 };
 
 /// What a file in a session's folder is.
@@ -53,6 +55,8 @@ pub(super) struct Examined {
     /// `None`: there is no log, so there is no session.
     pub told: Option<Told>,
     pub snapshot: SnapshotFile,
+    /// The last event that the log is known to have held.
+    pub expected_seq: u64,
     pub files: Vec<File>,
 }
 
@@ -64,7 +68,7 @@ pub(super) enum SnapshotFile {
 
 /// `None` if there is no such folder any more.
 pub(super) fn session(folder: &Folder, id: SessionId, patience: Duration) -> io::Result<Option<Examined>> {
-    // The snapshot first: what it speaks of is in the log by then.
+    // Snapshot and records first: what they speak of is in the log by then.
     let snapshot = match (snapshot::read(folder, id), folder.disk.look(&folder.layout.snapshot(id))) {
         (Some(found), _) => SnapshotFile::Whole(found),
         (None, Ok(_)) => SnapshotFile::Damaged,
@@ -74,16 +78,48 @@ pub(super) fn session(folder: &Folder, id: SessionId, patience: Duration) -> io:
         SnapshotFile::Whole(found) => Some(found.seq),
         SnapshotFile::None | SnapshotFile::Damaged => None,
     };
-    let told = match folder.open_if_there(&folder.layout.log(id), Open::Read)? {
+    let expected_seq = snapshot.log_seq().max(recorded_seq(folder, id));
+    let mut told = match folder.open_if_there(&folder.layout.log(id), Open::Read)? {
         Some(log) => Some(logs::read_patiently(&*log, id, snapshot_seq, patience)?),
         None => None,
     };
+    if let Some(told) = &mut told {
+        told.expect(expected_seq);
+    }
     // The files last: what events name was there before them.
     let mut files = Vec::new();
     match walk(folder, &folder.layout.session(id), &mut PathBuf::new(), &mut files) {
         Err(error) if is_missing(&error) => Ok(None),
-        walked => walked.map(|()| Some(Examined { id, told, snapshot, files })),
+        walked => walked.map(|()| Some(Examined { id, told, snapshot, expected_seq, files })),
     }
+}
+
+impl SnapshotFile {
+    /// The last event that it knows of: it is taken of what is in the log for good.
+    fn log_seq(&self) -> u64 {
+        match self {
+            SnapshotFile::Whole(found) => found.seq.max(found.place.seq),
+            SnapshotFile::None | SnapshotFile::Damaged => 0,
+        }
+    }
+}
+
+/// The last event that records of turns tell of; they are written after it was in the log for good.
+fn recorded_seq(folder: &Folder, id: SessionId) -> u64 {
+    #[derive(serde::Deserialize)]
+    struct Record {
+        seq: u64,
+    }
+    let turns = folder.layout.turns(id);
+    // What cannot be read tells nothing; the check finds it by itself.
+    let names = folder.disk.list(&turns).unwrap_or_default();
+    let seqs = names.iter().filter_map(|name| {
+        let content = folder.read_if_there(&turns.join(name), TURN_BYTES_MAX).ok()??;
+        let sealed = matches!(seal::check(&content), Sealed::Good(_));
+        let record: Record = serde_json::from_slice(&content).ok().filter(|_| sealed)?;
+        Some(record.seq)
+    });
+    seqs.max().unwrap_or(0)
 }
 
 impl Examined {
@@ -111,6 +147,17 @@ pub(super) fn snapshot_fault(folder: &Folder, examined: &Examined, told: &Told) 
     let state = serde_json::from_slice::<Session>(&found.state).ok();
     let differs = state.is_some_and(|state| told.at_snapshot.as_ref() != Some(&state));
     Ok(differs.then_some("it tells something else than the log"))
+}
+
+/// What is said of a link, a pipe or the like in the place of a file.
+pub(super) const ODD: &str = "it is no plain file";
+
+/// Whether something that is no file stands in a file's place.
+pub(super) fn is_odd(folder: &Folder, path: &Path) -> io::Result<bool> {
+    match folder.disk.look(path) {
+        Err(error) if is_missing(&error) => Ok(false),
+        looked => looked.map(|look| !matches!(look, Look::File(_))),
+    }
 }
 
 /// The sessions whose folders are there.

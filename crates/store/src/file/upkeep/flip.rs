@@ -22,7 +22,7 @@ enum Beside {
 
 /// The bytes with one bit at or behind `from` turned, such that their hash is accepted.
 pub(super) fn find(bytes: &[u8], from: usize, accept: &dyn Fn(&Hash) -> bool) -> Option<Vec<u8>> {
-    if bytes.len() > FLIP_BYTES_MAX {
+    if bytes.len().saturating_sub(from) > FLIP_BYTES_MAX {
         return None;
     }
     let mut bytes = bytes.to_vec();
@@ -102,30 +102,44 @@ fn root_of(mut value: ChainingValue, above: &[Beside]) -> Hash {
 
 /// A line of a log (without its end) with one bit turned, such that it follows `place`.
 pub(crate) fn mend_line(bytes: &[u8], place: &Place) -> Option<Vec<u8>> {
+    mend_line_from(bytes, 0, place)
+}
+
+/// The same where only bits at or behind `from` are tried, which is fast if those are few.
+pub(crate) fn mend_line_from(bytes: &[u8], from: usize, place: &Place) -> Option<Vec<u8>> {
     let cut = bytes.len().checked_sub(SUFFIX_BYTES)?;
     let (covered, suffix) = bytes.split_at(cut);
     let right = seal_suffix(&sum_with(&place.sum, covered));
     let mended = match differing_bits(suffix, &right) {
         1 => [covered, &right].concat(),
-        _ => mend_covered(covered, suffix, place)?,
+        _ => mend_covered(covered, suffix, from, place)?,
     };
     Line::parse(&mended)?.follow(place).ok()?;
     Some(mended)
 }
 
-fn mend_covered(covered: &[u8], suffix: &[u8], place: &Place) -> Option<Vec<u8>> {
+fn mend_covered(covered: &[u8], suffix: &[u8], from: usize, place: &Place) -> Option<Vec<u8>> {
     let sum = crate::line::suffix_sum(suffix)?;
     let hashed = [&place.sum[..], covered].concat();
-    let mended = find(&hashed, place.sum.len(), &|hash| hash.as_bytes().starts_with(&sum))?;
+    let mended = find(&hashed, place.sum.len() + from, &|hash| hash.as_bytes().starts_with(&sum))?;
     Some([&mended[place.sum.len()..], suffix].concat())
 }
 
-pub(super) fn differing_bits(a: &[u8], b: &[u8]) -> u32 {
+/// The line that was cut in two when one of its bytes became a line end.
+pub(crate) fn joined(first: &[u8], second: &[u8], place: &Place) -> Option<Vec<u8>> {
+    (0..8).find_map(|bit| {
+        let joined = [first, &[b'\n' ^ (1 << bit)], second].concat();
+        Line::parse(&joined)?.follow(place).ok()?;
+        Some(joined)
+    })
+}
+
+pub(crate) fn differing_bits(a: &[u8], b: &[u8]) -> u32 {
     a.iter().zip(b).map(|(a, b)| (a ^ b).count_ones()).sum()
 }
 
 /// Whether one bit makes this byte a line end.
-pub(super) fn is_near_line_end(byte: u8) -> bool {
+pub(crate) fn is_near_line_end(byte: u8) -> bool {
     (byte ^ b'\n').count_ones() == 1
 }
 

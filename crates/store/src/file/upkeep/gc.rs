@@ -141,7 +141,11 @@ impl Planner<'_> {
                 self.remove(path, None, LEFTOVER, stat.bytes, Way::Delete);
             }
         }
-        for name in names_in(self.folder, layout.trash())? {
+        let trash = trash::names(self.folder).unwrap_or_else(|error| {
+            self.gc.problems.push(format!("trash: {error}"));
+            vec![]
+        });
+        for name in trash {
             let path = layout.trash().join(name);
             let bytes = bytes_below(self.folder, &path)?;
             self.remove(path, None, "what is left of a session that was deleted", bytes, Way::Delete);

@@ -49,8 +49,10 @@ pub(super) struct Expected {
 pub(super) enum Trouble {
     /// Its end is no whole decision, and nothing valid comes after that.
     Torn { after: u64 },
-    /// A bad line, and valid ones after it.
+    /// A bad line that no crash leaves.
     Bad { after: u64, why: String },
+    /// It ends before an event that it is known to have held.
+    Lost { after: u64, last: u64 },
     /// All lines are whole, but this version cannot tell what they mean.
     Foreign { seq: u64, why: String },
 }
@@ -58,7 +60,15 @@ pub(super) enum Trouble {
 impl Told {
     /// Whether a line of it is damaged.
     pub fn is_damaged(&self) -> bool {
-        matches!(self.trouble, Some(Trouble::Torn { .. } | Trouble::Bad { .. }))
+        matches!(self.trouble, Some(Trouble::Torn { .. } | Trouble::Bad { .. } | Trouble::Lost { .. }))
+    }
+
+    /// Holds it against the last event that something beside it tells of. Where nothing is left there is no end to lose.
+    pub fn expect(&mut self, last: u64) {
+        let after = self.events;
+        if after > 0 && last > after && matches!(self.trouble, None | Some(Trouble::Torn { .. })) {
+            self.trouble = Some(Trouble::Lost { after, last });
+        }
     }
 }
 

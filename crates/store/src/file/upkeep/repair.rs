@@ -108,6 +108,15 @@ impl Mender<'_> {
 
     fn shared(&mut self) -> io::Result<()> {
         let layout = &self.folder.layout;
+        for (path, name) in [(layout.keys(), "keys.ndjson"), (layout.index(), "index.ndjson")] {
+            if examine::is_odd(self.folder, &path)? {
+                self.odd(&path, name)?;
+                // A plan leaves it there, and it cannot be looked into.
+                if self.mode == Mode::Plan {
+                    return Ok(());
+                }
+            }
+        }
         self.keys()?;
         let rows = line_files::look(self.folder, &layout.index(), &line_files::is_row, Duration::ZERO)?;
         if rows.is_some_and(|rows| self.logs_changed || rows.bad.is_some() || rows.torn > 0) {
@@ -121,6 +130,15 @@ impl Mender<'_> {
             self.act(&layout.lock(), None, "written anew".into(), |_| Ok(()))?;
         }
         Ok(())
+    }
+
+    /// Puts aside what is no file; the daemon makes a new one.
+    fn odd(&mut self, path: &Path, name: &str) -> io::Result<()> {
+        self.act(path, None, format!("put aside: {}", examine::ODD), |folder| {
+            let aside = free_name(folder, |n| folder.layout.root().join(format!("damaged-{n}.{name}")))?;
+            folder.disk.rename(path, &aside)?;
+            folder.disk.sync_dir(folder.layout.root())
+        })
     }
 
     fn keys(&mut self) -> io::Result<()> {
@@ -169,7 +187,7 @@ impl Mender<'_> {
         let id = examined.id;
         let path = self.folder.layout.log(id);
         let Some(content) = self.folder.read_if_there(&path, u64::MAX)? else { return Ok(()) };
-        let salvaged = salvage(&content, id);
+        let salvaged = salvage(&content, id, examined.expected_seq);
         let new = rewrite(&salvaged, id, self.now)?;
         let records = examined.files.iter().filter(|file| matches!(file.kind, Kind::TurnRecord | Kind::Snapshot));
         let caches: Vec<_> = records.map(|file| self.folder.layout.session(id).join(&file.name)).collect();

@@ -55,7 +55,8 @@ struct Candidate {
     piece: usize,
 }
 
-pub(super) fn salvage(content: &[u8], session: SessionId) -> Salvaged {
+/// `expected_seq` is the last event that the log is known to have held.
+pub(super) fn salvage(content: &[u8], session: SessionId, expected_seq: u64) -> Salvaged {
     let pieces = pieces(content);
     let candidates = candidates(content, &pieces);
     let mut walk = Walk {
@@ -68,6 +69,7 @@ pub(super) fn salvage(content: &[u8], session: SessionId) -> Salvaged {
         proven: true,
         next: 0,
         left: 0,
+        expected_seq,
         out: Salvaged::default(),
     };
     while walk.step() {}
@@ -138,6 +140,8 @@ struct Walk<'c> {
     next: usize,
     /// Events still to come of the decision under way.
     left: u64,
+    /// The last event that is known to have been there.
+    expected_seq: u64,
     out: Salvaged,
 }
 
@@ -189,12 +193,9 @@ impl Walk<'_> {
         }
         // A byte that became a line end: one line in two pieces.
         let second = self.pieces.get(self.next + 1)?;
-        (0..8).find_map(|bit| {
-            let joined = [bytes, &[b'\n' ^ (1 << bit)], &self.content[second.start..second.end]].concat();
-            let line = Line::parse(&joined)?;
-            self.places().find_map(|place| line.follow(&place).ok())?;
-            Some(self.accepted(&line, self.next + 2))
-        })
+        let second = &self.content[second.start..second.end];
+        let joined = self.places().find_map(|place| flip::joined(bytes, second, &place))?;
+        Some(self.accepted(&Line::parse(&joined)?, self.next + 2))
     }
 
     /// A line of this number that looks like one, for when the one before it is gone and its sum proves nothing.
@@ -262,6 +263,13 @@ impl Walk<'_> {
                 self.push_lost("its line is damaged");
             }
             self.next += 1;
+        }
+        // Where nothing is left at all, no numbers of lost events make a session of it.
+        let missing = self.expected_seq.saturating_sub(self.seq);
+        if missing <= LOST_MAX && self.out.slots.iter().any(|slot| matches!(slot, Slot::Kept { .. })) {
+            for _ in 0..missing {
+                self.push_lost("the end of the log is lost");
+            }
         }
         // A decision that is not whole never was one.
         while self.left > 0 && self.out.slots.pop().is_some() {

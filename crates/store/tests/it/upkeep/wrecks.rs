@@ -140,6 +140,8 @@ async fn swapped_and_doubled_lines_find_their_place() {
 #[tokio::test]
 async fn a_torn_tail_is_cut_as_the_daemon_does() {
     let (folder, good) = fresh().await;
+    // It knows of more events than are left.
+    fs::remove_file(folder.path().join(of_session(1, "session.json"))).unwrap();
     for end in (0..good.len()).step_by(23) {
         let _ = fs::remove_file(folder.path().join(of_session(1, "damaged-1.ndjson")));
         let events = repaired(folder.path(), &good, &good[..end]).await;
@@ -148,6 +150,31 @@ async fn a_torn_tail_is_cut_as_the_daemon_does() {
         let lines = lines + usize::from(good[end] == b'\n');
         let whole = ENDS.iter().copied().filter(|last| *last <= lines).max().unwrap_or(0);
         assert!(events.len() == whole && lost(&events).is_empty(), "{end}: {} of {whole}", events.len());
+    }
+}
+
+/// A snapshot and a turn's record know of events that were there: what is lost of the end is told by its numbers.
+#[tokio::test]
+async fn a_lost_end_is_told_by_its_numbers() {
+    for (by_record, last) in [(false, 7), (true, 8)] {
+        for (whole, torn) in [(1, 0), (2, 40), (5, 0), (5, 90), (6, 3)] {
+            let (folder, good) = fresh().await;
+            if by_record {
+                fs::remove_file(folder.path().join(of_session(1, "session.json"))).unwrap();
+                let record = Bytes::from_static(b"{\"id\":\"x\",\"seq\":8,\"status\":\"failed\"}");
+                open_unsynced(folder.path()).turn_put(session(1), turn(1), record).await.unwrap();
+            }
+            let kept = lines(&good)[..whole].concat();
+            let bad = &good[..kept.len() + torn];
+            fs::write(log_path(folder.path()), bad).unwrap();
+            let found = check(folder.path());
+            let told = found.findings.iter().find(|finding| finding.path.ends_with("events.ndjson")).unwrap();
+            assert!(told.what.contains(&format!("it held event {last}")), "{told:?}");
+            assert_eq!((told.level, told.remedy), (Level::Damage, Remedy::Repair));
+            let events = repaired(folder.path(), &good, bad).await;
+            assert_eq!(lost(&events), (whole as u64 + 1..=last).collect::<Vec<_>>(), "{whole} {torn} {by_record}");
+            assert_eq!(fold(&events).status(), "failed");
+        }
     }
 }
 
