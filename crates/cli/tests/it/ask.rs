@@ -243,7 +243,7 @@ async fn a_session_is_shown_continued_canceled_and_ended() {
     let result = folder.tenure(&["ask", "--model", &model, "--json", "first"]).exits(0).json_lines().pop().unwrap();
     let session = result["session_id"].as_str().unwrap();
     let shown = folder.tenure(&["session", "show", session]).exits(0).stdout;
-    for part in [session, "active", "first", &*model, &*folder.workspace().to_string_lossy()] {
+    for part in [session, "idle", "first", &*model, &*folder.workspace().to_string_lossy()] {
         assert!(shown.contains(part), "{part} is missing in {shown}");
     }
     let turn = daemon.send(session, "second").await;
