@@ -295,15 +295,15 @@ async fn a_daemon_that_is_gone_is_started_again_and_the_conversation_goes_on() {
     // While nothing is open: a command, then a message.
     kill();
     screen.types("/show\r");
-    screen.until("The daemon is gone; started another one in the background: process ");
+    screen.until("The daemon is gone; started another one: process ");
     screen.until(PROMPT);
     kill();
     screen.types("b\r");
-    screen.until("The daemon is gone; started another one in the background: process ");
+    screen.until("The daemon is gone; started another one: process ");
     screen.until("[y] yes");
     // While a question waits.
     kill();
-    screen.until("\r\nThe daemon is gone; started another one in the background: process ");
+    screen.until("\r\nThe daemon is gone; started another one: process ");
     screen.until("Allow shell?");
     screen.until("[y] yes");
     screen.types("y\n");

@@ -31,12 +31,12 @@ async fn each_session_is_told_with_what_it_does() {
     let call = working.wait_for_type("tool_call_started").await.data["tool_call_id"].clone();
     let with = |status: &str| ids(&folder.tenure(&["sessions", "--json", "--status", status]).exits(0));
     for (status, session) in [("idle", &idle), ("running", &works), ("waiting_approval", &waits)] {
-        assert_eq!(with(status), [session.clone()], "{status}");
+        assert_eq!(with(status), std::slice::from_ref(session), "{status}");
     }
     assert_eq!(with("active"), [works.clone(), idle.clone()]);
     daemon.restart().await;
     working.wait_for_type("turn_interrupted").await;
-    assert_eq!(with("interrupted"), [works.clone()]);
+    assert_eq!(with("interrupted"), std::slice::from_ref(&works));
     assert_eq!(with("running"), Vec::<String>::new());
     let table = folder.tenure(&["sessions"]).exits(0).stdout;
     for (session, word) in [(&idle, "idle"), (&waits, "waiting_approval"), (&works, "interrupted")] {

@@ -65,13 +65,13 @@ async fn a_refused_key_is_told_with_where_to_set_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_not_there_is_told() {
+async fn a_server_that_is_not_there_is_asked_for_and_not_waited_for() {
     let vendor = FakeVendor::start().await;
     let url = vendor.url("/v1");
     drop(vendor);
-    let arguments = ["--model", "openai/any", "--timeout", "2", "hello"];
-    let ran = ask(&Folder::new(), &[("OPENAI_BASE_URL", url)], &arguments).exits(1);
-    assert!(ran.stderr.contains("is the server running at"), "{ran:?}");
+    let ran = ask(&Folder::new(), &[("OPENAI_BASE_URL", url.clone())], &["--model", "openai/any", "hello"]).exits(1);
+    let asked = format!("is the server running at {url}?");
+    assert!(ran.stderr.contains(&asked) && ran.stderr.contains("The turn failed"), "{ran:?}");
 }
 
 #[test]
@@ -305,7 +305,7 @@ async fn the_doctor_tells_what_answers_and_what_does_not() {
         assert!(found.starts_with("nobody answers at ") && found.contains(variable), "{check}");
         assert!(check["hint"].as_str().unwrap().contains(variable), "{check}");
     }
-    let told = doctor(&folder, &[("OPENAI_API_KEY", &format!("{KEY}\r"))]);
+    let told = doctor(&folder, &[("OPENAI_API_KEY", &format!("{KEY}\rx"))]);
     assert_eq!(check(&told, "openai")["state"], "wrong", "{told}");
     assert!(!told.to_string().contains(KEY));
 }

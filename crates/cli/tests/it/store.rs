@@ -134,7 +134,7 @@ fn what_cannot_be_put_right_is_told_and_the_rest_is_kept() {
     let text = folder.tenure(&["store", "check"]).exits(5).stdout;
     assert!(text.contains("damage  sessions/") && text.contains("(repair)"), "{text}");
     let text = folder.tenure(&["store", "repair"]).exits(0).stdout;
-    assert!(text.contains("1 events lost, each with event_lost in its place"), "{text}");
+    assert!(text.contains("1 event lost, each with event_lost in its place"), "{text}");
     check(&folder).exits(0);
     assert_eq!(fs::read_to_string(path(&folder, &session, "damaged-1.ndjson")).unwrap(), damaged);
     // The daemon shows all that is left, and that the session has come to its end.
@@ -242,10 +242,7 @@ fn a_session_that_lost_its_beginning_can_still_be_read() {
     fs::write(&log, rest).unwrap();
     check(&folder).exits(5);
     let done = folder.tenure(&["store", "repair", "--json"]).exits(0).json();
-    assert!(
-        done["actions"][0]["what"].as_str().unwrap().contains("1 events kept whose sum cannot be proven"),
-        "{done}"
-    );
+    assert!(done["actions"][0]["what"].as_str().unwrap().contains("1 event kept whose sum cannot be proven"), "{done}");
     check(&folder).exits(0);
     let after = numbered(folder.tenure(&["session", "events", &session, "--json"]).exits(5));
     assert_eq!(after[0]["type"], "event_lost");

@@ -30,7 +30,7 @@ use super::{
 const DOCUMENT: &str = include_str!("../../../../docs/openapi.json");
 const PAGE: &str = include_str!("openapi/page.html");
 /// The page's own style and script, by their digests, and what it fetches from this daemon: nothing else is let in.
-const PAGE_POLICY: &str = "default-src 'none'; style-src 'sha256-vTyQxxMpwhzdC2D2rAbBs0BvcZeTkRUM7qjj55jiLeU='; script-src 'sha256-7v0WTrKj3CV8SQxeRJecJtLI7Ru2H1NxMVK+CFJqJM4='; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'sha256-qzum4QktQADPqsv9d3E8Zkyz4Ozojs/RsQFJ3/9DW+8='; script-src 'sha256-7v0WTrKj3CV8SQxeRJecJtLI7Ru2H1NxMVK+CFJqJM4='; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 static DOCUMENT_TAG: LazyLock<String> = LazyLock::new(|| tag(DOCUMENT));
 static PAGE_TAG: LazyLock<String> = LazyLock::new(|| tag(PAGE));

@@ -106,7 +106,7 @@ impl Doctor<'_> {
         self.config.providers.get(provider.name()).is_some_and(|said| said.key.is_some())
     }
 
-    /// A key with the end of a line in it, as a file with foreign line ends leaves it.
+    /// A key that no header may hold; blanks around it are not taken for part of it.
     fn unsendable_key(&self, provider: &Provider) -> Option<Check> {
         let endpoint = provider.endpoint();
         endpoint.key.as_ref().filter(|key| key.chars().any(|c| c.is_control() || c.is_whitespace()))?;
@@ -118,7 +118,7 @@ impl Doctor<'_> {
                 ("config.toml".to_owned(), format!("mend `key` under [providers.{}] in {}", provider.name(), self.file))
             }
         };
-        let found = format!("the key of {of} has a blank or the end of a line in it, such as a carriage return");
+        let found = format!("the key of {of} has a blank or the end of a line in its middle: it cannot be sent");
         Some(wrong(provider.name().to_owned(), found, hint))
     }
 

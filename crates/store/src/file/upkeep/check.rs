@@ -174,7 +174,7 @@ impl Checker<'_> {
                 (Remedy::Repair, format!("it ends with what is no whole decision, after event {after}"))
             }
             Some(Trouble::Bad { after, why }) => {
-                (Remedy::Repair, format!("a line after event {after} is damaged: {why}"))
+                (Remedy::Repair, format!("from event {} on it cannot be read: {why}", after + 1))
             }
             Some(Trouble::Lost { after, last }) => {
                 (Remedy::Repair, format!("its end is lost: it held event {last}, and ends after event {after}"))

@@ -276,15 +276,16 @@ impl Mender<'_> {
 
 fn told_of(salvaged: &Salvaged) -> String {
     let Salvaged { slots, mended, lost, unproven, cut_bytes } = salvaged;
-    let mut what = format!("written anew with {} events", slots.len() as u64 - lost);
-    for (count, of) in [
-        (mended, "lines mended by one bit"),
-        (lost, "events lost, each with event_lost in its place"),
-        (unproven, "events kept whose sum cannot be proven"),
-        (cut_bytes, "bytes cut from its end"),
+    let counted = |count: u64, one: &str| if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") };
+    let mut what = format!("written anew with {}", counted(slots.len() as u64 - lost, "event"));
+    for (count, one, of) in [
+        (*mended, "line", "mended by one bit"),
+        (*lost, "event", "lost, each with event_lost in its place"),
+        (*unproven, "event", "kept whose sum cannot be proven"),
+        (*cut_bytes, "byte", "cut from its end"),
     ] {
-        if *count > 0 {
-            what.push_str(&format!(", {count} {of}"));
+        if count > 0 {
+            what.push_str(&format!(", {} {of}", counted(count, one)));
         }
     }
     what.push_str("; the old one is kept beside it");
