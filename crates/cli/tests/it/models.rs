@@ -71,7 +71,7 @@ async fn a_server_that_is_not_there_is_told() {
     drop(vendor);
     let arguments = ["--model", "openai/any", "--timeout", "2", "hello"];
     let ran = ask(&Folder::new(), &[("OPENAI_BASE_URL", url)], &arguments).exits(1);
-    assert!(ran.stderr.contains("is its server running?"), "{ran:?}");
+    assert!(ran.stderr.contains("is the server running at http:"), "{ran:?}");
 }
 
 #[test]
