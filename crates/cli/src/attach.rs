@@ -59,6 +59,10 @@ fn content(bytes: Vec<u8>) -> Content {
         return Content::Bytes { mime_type, bytes };
     }
     match String::from_utf8(bytes) {
+        // Text has no such byte, whatever it was made by.
+        Ok(text) if text.contains('\0') => {
+            Content::Bytes { mime_type: "application/octet-stream", bytes: text.into_bytes() }
+        }
         Ok(text) if text.len() <= TEXT_BYTES_MAX => Content::Text(text),
         Ok(text) => Content::Bytes { mime_type: "text/plain", bytes: text.into_bytes() },
         Err(error) => Content::Bytes { mime_type: "application/octet-stream", bytes: error.into_bytes() },

@@ -183,6 +183,7 @@ pub struct Partial {
     pub text: String,
     pub thinking: String,
     pub usage: Usage,
+    /// `None` where it is not known; of a call that was cut that is not the same as nothing.
     pub cost: Option<MicroUsd>,
 }
 
@@ -248,6 +249,8 @@ pub enum Input {
         turn: TurnId,
         left: Vec<String>,
         partial: Option<Partial>,
+        /// What a request costs whose count was never told: nothing with a free model.
+        untold: Option<MicroUsd>,
     },
     /// The session was loaded after a crash or stop; open calls were looked at.
     Recover {

@@ -46,6 +46,16 @@ impl Part {
             Part::File { .. } => "file",
         }
     }
+
+    /// What it is, for people.
+    pub fn described(&self) -> String {
+        match self {
+            Part::Text { .. } => "text".to_owned(),
+            Part::Image { mime_type, .. } | Part::Audio { mime_type, .. } | Part::File { mime_type, .. } => {
+                format!("a part of type '{}' ({mime_type})", self.kind())
+            }
+        }
+    }
 }
 
 /// The text of all text parts, joined as they stand.

@@ -118,6 +118,12 @@ impl FaultKind {
         }
     }
 
+    /// Whether the call was cut after the vendor may have taken it: what is not told of its cost is unknown, not nothing.
+    pub fn cuts(self) -> bool {
+        use FaultKind::*;
+        matches!(self, StreamCut | StreamStalled | Interrupted | Canceled)
+    }
+
     /// The stable code a failed turn carries.
     pub fn code(self) -> &'static str {
         use FaultKind::*;

@@ -2,17 +2,17 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tenure_core::{
-    command::ModelOutput,
+    command::{ModelOutput, Partial},
     context::{ChatMessage, ModelRequest},
     delta::Stream,
-    message::Part,
+    message::{Attachment, Part},
     model::{Fault, FaultKind, MicroUsd, StopReason, Thinking, Usage},
     redact::{Secrets, StreamRedactor, marks_in},
     time::Moment,
@@ -37,6 +37,8 @@ pub(crate) struct ModelCall {
     pub(crate) request: ModelRequest,
     pub(crate) guessed_tokens: u64,
     pub(crate) store: Arc<dyn Store>,
+    /// What the session's attachments hold.
+    pub(crate) attachments: Vec<Attachment>,
     pub(crate) secrets: Secrets,
     pub(crate) tools: Arc<Registry>,
     pub(crate) verify: Option<VerifyPlan>,
@@ -44,6 +46,30 @@ pub(crate) struct ModelCall {
     pub(crate) shown_secrets: BTreeSet<String>,
     pub(crate) moment: Moment,
     pub(crate) shower: Shower,
+    pub(crate) bill: Bill,
+}
+
+/// What a call under way has used up by now, for whoever stops it.
+#[derive(Clone)]
+pub(crate) struct Bill {
+    model: Arc<dyn Model>,
+    usage: Arc<Mutex<Usage>>,
+}
+
+impl Bill {
+    pub(crate) fn new(model: Arc<dyn Model>) -> Self {
+        Self { model, usage: Arc::default() }
+    }
+
+    /// Nothing of what was shown is in it.
+    pub(crate) fn so_far(&self) -> Partial {
+        let usage = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        Partial { usage, cost: self.model.cost(&usage), ..Partial::default() }
+    }
+
+    fn set(&self, usage: Usage) {
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = usage;
+    }
 }
 
 /// A fault, and what was used up before it came.
@@ -101,8 +127,14 @@ impl ModelCall {
                 }
                 let bytes = self.store.blob_get(session, name).await;
                 let bytes = bytes.map_err(|error| Fault::new(FaultKind::Server, error.to_string()))?;
-                let gone = || Fault::new(FaultKind::BadRequest, format!("the bytes of {name} are gone"));
-                self.request.files.insert(name.to_owned(), Arc::from(&*bytes.ok_or_else(gone)?));
+                let lost = |what: &str| Fault::new(FaultKind::BadRequest, format!("the bytes of {name} {what}"));
+                let bytes = bytes.ok_or_else(|| lost("are gone"))?;
+                let known = self.attachments.iter().find(|attachment| attachment.r#ref == name);
+                // What the disk has made of a file is not what somebody sent.
+                if known.is_some_and(|known| known.digest != blake3::hash(&bytes).to_hex().as_str()) {
+                    return Err(lost("were changed on the disk"));
+                }
+                self.request.files.insert(name.to_owned(), Arc::from(&*bytes));
             }
         }
         Ok(())
@@ -140,7 +172,10 @@ impl ModelCall {
                 let clear = call.redactor.push(&text);
                 self.shower.show(Stream::Arguments(index), clear).await;
             }
-            ModelEvent::Usage(usage) => reply.usage = usage,
+            ModelEvent::Usage(usage) => {
+                reply.usage = usage;
+                self.bill.set(usage);
+            }
             ModelEvent::Done { stop_reason } => return Ok(Some(stop_reason)),
         }
         reply.check_room(0)?;
@@ -304,6 +339,7 @@ impl Reply {
 pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Fault> {
     tokio::time::timeout(limit, work).await.map_err(|_| {
         let seconds = limit.as_secs_f64();
-        Fault::new(FaultKind::StreamStalled, format!("the model sent nothing for {seconds} s"))
+        let why = format!("the model sent nothing for {seconds} s, which is the limit of its entry in the config");
+        Fault::new(FaultKind::StreamStalled, why)
     })
 }

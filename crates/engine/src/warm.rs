@@ -179,6 +179,8 @@ pub(crate) struct Warm {
     shown: Shown,
     /// What a model call that was stopped before its end had used, as far as that is known.
     cut_model: Option<Partial>,
+    /// What the newest model call has used up.
+    bill: Option<crate::model_call::Bill>,
     /// What work of the open turn could not end.
     left: Vec<String>,
     stopping_since: Option<Instant>,
@@ -236,6 +238,7 @@ impl Warm {
             recovered,
             shown: Shown::default(),
             cut_model: None,
+            bill: None,
             left: Vec::new(),
             stopping_since: None,
             seeded_for: None,

@@ -268,7 +268,8 @@ impl Catalog {
             id: id.to_owned(),
             window: None,
             output_max: None,
-            prices: provider.is_local().then_some(Prices::FREE),
+            // One that wants a key may be a way to vendors that cost.
+            prices: (provider.is_local() && !provider.has_key()).then_some(Prices::FREE),
             takes: provider.takes(),
             tool_mode: ToolMode::Native,
             thinking: ThinkingStyle::None,

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use futures::{future::BoxFuture, stream::BoxStream};
 use tenure_core::{
     context::{ChatMessage, ModelRequest},
+    message::Part,
     model::{Fault, MicroUsd, StopReason, Usage},
 };
 
@@ -83,8 +84,8 @@ pub trait Model: Send + Sync + 'static {
         Some(guessed)
     }
 
-    /// Kinds of message parts it can take besides text: `image`, `audio`, `file`.
-    fn takes(&self, part_kind: &str) -> bool;
+    /// Whether it can take such a part of a message. Text can be taken by all.
+    fn takes(&self, part: &Part) -> bool;
 }
 
 /// The watchdog's limits.

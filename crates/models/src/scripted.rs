@@ -17,6 +17,7 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 use tenure_core::{
     context::{ModelRequest, Purpose},
+    message::Part,
     model::{Fault, FaultKind, MicroUsd, Usage},
 };
 
@@ -79,7 +80,7 @@ impl Model for ScriptedModel {
         self.script.patience
     }
 
-    fn takes(&self, part_kind: &str) -> bool {
-        part_kind == "text" || self.script.takes.iter().any(|kind| kind == part_kind)
+    fn takes(&self, part: &Part) -> bool {
+        matches!(part, Part::Text { .. }) || self.script.takes.iter().any(|kind| kind == part.kind())
     }
 }

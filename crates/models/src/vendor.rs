@@ -11,7 +11,7 @@ mod responses;
 mod stream;
 mod transport;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -19,12 +19,13 @@ use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use tenure_core::{
     context::{ChatMessage, ModelRequest},
+    message::Part,
     model::{Fault, FaultKind, MicroUsd, Usage},
 };
 
 use crate::{
     Model, ModelEvent, Patience,
-    entry::{Entry, ToolMode},
+    entry::{Entry, Prices, ToolMode},
     tokens,
 };
 
@@ -65,12 +66,40 @@ impl VendorModel {
 
     /// The bytes of a request, as the vendor gets them.
     pub fn body(&self, request: &ModelRequest) -> Result<Vec<u8>, Fault> {
+        let request = &*self.fitting(request);
         match self.wire {
             Wire::Anthropic => anthropic::body(&self.entry, request),
             Wire::Chat => chat::body(&self.entry, request),
             Wire::Responses => responses::body(&self.entry, request),
             Wire::Gemini => gemini::body(&self.entry, request),
         }
+    }
+
+    /// What an earlier model of the session was given and this one cannot take is only named.
+    fn fitting<'r>(&self, request: &'r ModelRequest) -> Cow<'r, ModelRequest> {
+        let fits = |message: &Arc<ChatMessage>| parts_of(message).iter().all(|part| self.takes(part));
+        if request.messages.iter().all(fits) {
+            return Cow::Borrowed(request);
+        }
+        let named = |part: &mut Part| {
+            if let Some(name) = part.attachment().filter(|_| !self.takes(part)) {
+                *part = Part::text(format!("({}, {name}: left out, since you cannot take it)", part.described()));
+            }
+        };
+        let mut request = request.clone();
+        for message in request.messages.iter_mut().filter(|message| !fits(message)) {
+            match Arc::make_mut(message) {
+                ChatMessage::System { parts } | ChatMessage::User { parts } | ChatMessage::Tool { parts, .. } => {
+                    parts.iter_mut().for_each(named);
+                }
+                ChatMessage::Assistant { .. } => {}
+            }
+        }
+        Cow::Owned(request)
+    }
+
+    fn takes_kind(&self, part_kind: &str) -> bool {
+        self.entry.takes.iter().any(|kind| kind.name() == part_kind)
     }
 
     fn path(&self) -> String {
@@ -102,7 +131,7 @@ impl VendorModel {
     /// What the vendor said is followed by what can be done about it.
     fn explained(&self, mut fault: Fault) -> Fault {
         let hint = match fault.kind {
-            FaultKind::Auth => self.endpoint.key_hint(),
+            FaultKind::Auth => Some(self.endpoint.key_hint()),
             FaultKind::NoServer => Some(format!(
                 "another address is set with `base_url` under [providers.{}] in config.toml",
                 self.endpoint.provider
@@ -130,7 +159,9 @@ impl Model for VendorModel {
     }
 
     fn cost(&self, usage: &Usage) -> Option<MicroUsd> {
-        self.entry.prices.map(|prices| prices.cost(usage))
+        // A vendor that told no count has not said that it was for nothing.
+        let is_told = *usage != Usage::default();
+        self.entry.prices.filter(|prices| is_told || *prices == Prices::FREE).map(|prices| prices.cost(usage))
     }
 
     fn window(&self) -> Option<u64> {
@@ -166,8 +197,21 @@ impl Model for VendorModel {
         self.entry.patience
     }
 
-    fn takes(&self, part_kind: &str) -> bool {
-        part_kind == "text" || self.entry.takes.iter().any(|kind| kind.name() == part_kind)
+    fn takes(&self, part: &Part) -> bool {
+        match part {
+            Part::Text { .. } => true,
+            // It goes as text.
+            Part::File { mime_type, .. } if media::is_text(mime_type) => true,
+            Part::File { mime_type, .. } => media::is_pdf(mime_type) && self.takes_kind(part.kind()),
+            Part::Image { .. } | Part::Audio { .. } => self.takes_kind(part.kind()),
+        }
+    }
+}
+
+fn parts_of(message: &ChatMessage) -> &[Part] {
+    match message {
+        ChatMessage::System { parts } | ChatMessage::User { parts } | ChatMessage::Tool { parts, .. } => parts,
+        ChatMessage::Assistant { .. } => &[],
     }
 }
 

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream::BoxStream};
 use tenure_core::{
     context::ModelRequest,
+    message::Part,
     model::{Fault, MicroUsd, Usage},
 };
 use tenure_models::{Model, ModelEvent, Patience, Registry, scripted::ScriptedRegistry};
@@ -66,8 +67,8 @@ impl Model for Gated {
         self.model.window()
     }
 
-    fn takes(&self, part_kind: &str) -> bool {
-        self.model.takes(part_kind)
+    fn takes(&self, part: &Part) -> bool {
+        self.model.takes(part)
     }
 }
 
@@ -83,7 +84,7 @@ impl Model for Panicking {
         None
     }
 
-    fn takes(&self, _part_kind: &str) -> bool {
+    fn takes(&self, _part: &Part) -> bool {
         false
     }
 }

@@ -65,13 +65,13 @@ async fn a_refused_key_is_told_with_where_to_set_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_not_there_is_told() {
+async fn a_server_that_is_not_there_is_asked_for_and_not_waited_for() {
     let vendor = FakeVendor::start().await;
     let url = vendor.url("/v1");
     drop(vendor);
-    let arguments = ["--model", "openai/any", "--timeout", "2", "hello"];
-    let ran = ask(&Folder::new(), &[("OPENAI_BASE_URL", url)], &arguments).exits(1);
-    assert!(ran.stderr.contains("is the server running at http:"), "{ran:?}");
+    let ran = ask(&Folder::new(), &[("OPENAI_BASE_URL", url.clone())], &["--model", "openai/any", "hello"]).exits(1);
+    let asked = format!("is the server running at {url}?");
+    assert!(ran.stderr.contains(&asked) && ran.stderr.contains("The turn failed"), "{ran:?}");
 }
 
 #[test]

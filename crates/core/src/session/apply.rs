@@ -138,7 +138,7 @@ impl Session {
                 self.pay(&compacted.usage, compacted.cost_micro_usd);
             }
             Body::CompactionFailed(failed) => {
-                self.pay(&failed.usage, failed.cost_micro_usd);
+                self.spent_now().pay_cut(&failed.usage, failed.cost_micro_usd, failed.reason.kind);
                 self.fail_compaction(failed, at);
             }
             Body::ModelOutputCompleted(output) => self.with_turn(|turn| turn.take_output(output, seq)),
@@ -285,8 +285,12 @@ impl Session {
 
     /// Counts what was used outside of the turn's own steps.
     fn pay(&mut self, usage: &Usage, cost: Option<MicroUsd>) {
-        let spent = self.turn.as_mut().map_or(&mut self.total, |turn| &mut turn.spent);
-        spent.pay(usage, cost);
+        self.spent_now().pay(usage, cost);
+    }
+
+    /// Where what is used now is counted.
+    fn spent_now(&mut self) -> &mut Spent {
+        self.turn.as_mut().map_or(&mut self.total, |turn| &mut turn.spent)
     }
 
     fn with_turn(&mut self, change: impl FnOnce(&mut Turn)) {
@@ -426,6 +430,12 @@ impl Spent {
             None => self.unpriced |= *usage != Usage::default(),
         }
     }
+
+    /// The same for a call that failed.
+    fn pay_cut(&mut self, usage: &Usage, cost: Option<MicroUsd>, kind: FaultKind) {
+        self.pay(usage, cost);
+        self.unpriced |= cost.is_none() && kind.cuts();
+    }
 }
 
 impl Settings {
@@ -465,7 +475,7 @@ impl Turn {
 
     fn take_failure(&mut self, failed: &ModelAttemptFailed, at: Timestamp) {
         self.attempts.made = failed.attempt;
-        self.spent.pay(&failed.usage, failed.cost_micro_usd);
+        self.spent.pay_cut(&failed.usage, failed.cost_micro_usd, failed.reason.kind);
         self.attempts.count(&failed.reason, failed.retry_at, at);
     }
 

@@ -77,7 +77,7 @@ impl Session {
                 self.tool_done(turn, call, run, result, duration_ms, moment)
             }
             Input::Woke { call } => self.approval_expired(call, moment),
-            Input::WorkGone { turn, left, partial } => self.work_gone(turn, left, partial, moment),
+            Input::WorkGone { turn, left, partial, untold } => self.work_gone(turn, left, partial, untold, moment),
             Input::Recover { classes, partial } => Ok(self.recover(&classes, partial, moment)),
             Input::Expire { idle_ms } => self.expire(idle_ms, moment),
         }

@@ -335,7 +335,7 @@ impl Play {
                 let open = self.world.session.turn.as_ref().expect("a turn is open");
                 let idle = open.calls.iter().all(|call| call.is_done());
                 let partial = (idle && how.is_multiple_of(2)).then(Partial::default);
-                Input::WorkGone { turn, left, partial }
+                Input::WorkGone { turn, left, partial, untold: None }
             }
         };
         self.world.now_ms += u64::from(how % 16);

@@ -288,7 +288,10 @@ pub fn gone() -> Step {
 
 pub fn gone_with(left: &[&str], partial: Option<Partial>) -> Step {
     let left: Vec<String> = left.iter().map(|left| (*left).to_owned()).collect();
-    tell(move |world| Input::WorkGone { turn: world.open_turn(), left: left.clone(), partial: partial.clone() })
+    tell(move |world| {
+        let (turn, left, partial) = (world.open_turn(), left.clone(), partial.clone());
+        Input::WorkGone { turn, left, partial, untold: None }
+    })
 }
 
 /// The daemon died and is back.

@@ -58,8 +58,8 @@ impl Warm {
             return Ok(());
         };
         let Ok(model) = model else { return Ok(()) };
-        let Some(other) = parts.iter().find(|part| !is_text(part) && !model.takes(part.kind())) else { return Ok(()) };
-        let message = format!("the model {name} cannot take a part of type '{}'", other.kind());
+        let Some(other) = parts.iter().find(|part| !is_text(part) && !model.takes(part)) else { return Ok(()) };
+        let message = format!("the model {name} cannot take {}", other.described());
         Err(Refusal::new("unsupported_part", message, "send it as text, or choose another model").into())
     }
 
@@ -128,6 +128,7 @@ impl Warm {
             self.shown.clear();
             self.left.clear();
             self.cut_model = None;
+            self.bill = None;
             self.stopping_since = None;
         }
         self.state = Arc::new(state);

@@ -14,7 +14,7 @@ use tenure_core::{
     context::{ModelRequest, Purpose, RequestMeta},
     event::{CompactTrigger, ContextSeeded, SeedSource},
     ids::{CallId, TurnId},
-    model::{Fault, FaultKind, Usage},
+    model::{Fault, FaultKind, MicroUsd, Usage},
     redact::marks_in,
     session::{CallState, Effect},
     tool::{Intent, ToolResult},
@@ -27,7 +27,7 @@ use crate::{
     Error, Reading,
     compact::{Compacting, Plan, Room},
     load,
-    model_call::{Failed, ModelCall},
+    model_call::{Bill, Failed, ModelCall},
     redaction::redacted,
     tool_call::CallOfTool,
 };
@@ -112,7 +112,14 @@ impl Warm {
         left.extend(stuck.iter().map(|effect| self.name_of(effect)));
         let shown = |cut: &Partial| Partial { usage: cut.usage, cost: cut.cost, ..self.shown.so_far() };
         let partial = self.cut_model.as_ref().map(shown);
-        self.tell(Input::WorkGone { turn, left, partial }).await
+        let untold = self.untold();
+        self.tell(Input::WorkGone { turn, left, partial, untold }).await
+    }
+
+    /// What a request costs whose count was never told: nothing with a free model, else nobody knows.
+    pub(super) fn untold(&self) -> Option<MicroUsd> {
+        let model = self.shared.parts.models.resolve(&self.state.settings.model).ok()?;
+        model.cost(&Usage::default())
     }
 
     /// How people are told of work that did not end.
@@ -144,6 +151,7 @@ impl Warm {
                     return true;
                 }
                 self.running.insert(effect, token.clone());
+                self.bill = Some(call.bill.clone());
                 self.run_beside(effect, token.clone(), async move {
                     let input = tokio::select! {
                         biased;
@@ -195,9 +203,11 @@ impl Warm {
         let parts = &self.shared.parts;
         let guessed_tokens = if model.window().is_some() { model.count(&request) } else { 0 };
         let call = ModelCall {
+            bill: Bill::new(model.clone()),
             model,
             guessed_tokens,
             store: parts.store.clone(),
+            attachments: self.state.attachments.clone(),
             request,
             secrets: parts.secrets.clone(),
             tools: parts.tools.clone(),
@@ -375,7 +385,8 @@ impl Warm {
         if turn_of(&effect) == self.state.turn.as_ref().map(|turn| turn.id) {
             self.left.extend(left);
             if input.is_none() && matches!(effect, Effect::CallModel { .. }) {
-                self.cut_model.get_or_insert_default();
+                let cut = self.bill.as_ref().map(Bill::so_far).unwrap_or_default();
+                self.cut_model.get_or_insert(cut);
             }
         }
         Ok(())

@@ -44,7 +44,7 @@ impl Warm {
         shown.iter().for_each(|delta| self.shown.take(delta));
         if matches!(turn.phase, Phase::Stopping(_)) {
             // It is told with the turn's end.
-            self.cut_model = (!shown.is_empty()).then(Partial::default);
+            self.cut_model = (!shown.is_empty()).then(|| Partial { cost: self.untold(), ..Partial::default() });
             return Ok(());
         }
         let (classes, partial) = (self.classes(turn).await, self.shown.so_far());
@@ -53,7 +53,8 @@ impl Warm {
         Ok(())
     }
 
-    async fn tell_recovered(&mut self, classes: Vec<(CallId, CallClass)>, partial: Partial) -> Result<(), Error> {
+    async fn tell_recovered(&mut self, classes: Vec<(CallId, CallClass)>, shown: Partial) -> Result<(), Error> {
+        let partial = Partial { cost: self.untold(), ..shown };
         match self.commit(Input::Recover { classes, partial }).await {
             Ok(_) | Err(Error::Refused(_)) => Ok(()),
             Err(error) => Err(error),

@@ -16,6 +16,7 @@ use futures::{
 use tenure_core::{
     context::ModelRequest,
     cursor::Cursor,
+    message::Part,
     model::{Fault, MicroUsd, StopReason, Usage},
 };
 use tenure_engine::RecordStatus;
@@ -54,8 +55,8 @@ impl Model for Talkative {
         Some(0)
     }
 
-    fn takes(&self, part_kind: &str) -> bool {
-        part_kind == "text"
+    fn takes(&self, part: &Part) -> bool {
+        matches!(part, Part::Text { .. })
     }
 }
 

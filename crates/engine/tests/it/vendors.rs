@@ -187,6 +187,28 @@ async fn attachments_reach_the_vendor() {
     }
 }
 
+#[tokio::test]
+async fn an_attachment_that_the_disk_changed_does_not_reach_the_vendor() {
+    let vendor = FakeVendor::start().await;
+    let model = ModelConfig { takes: Some(vec![PartKind::File]), ..ModelConfig::default() };
+    let rig = rig(&vendor, Format::Anthropic, model).start().await;
+    let session = rig.create().await;
+    let file = NewFile { name: "d.txt".into(), mime_type: "text/plain".into(), bytes: Bytes::from_static(b"words") };
+    let Ok(Answered::Attached { attachment }) = rig.engine.attach(session, file, None, user()).await else {
+        panic!("it is not taken");
+    };
+    rig.store().blob_put(session, &attachment.r#ref, Bytes::from_static(b"wards")).await.unwrap();
+    let parts = vec![Part::File { r#ref: attachment.r#ref, mime_type: attachment.mime_type }];
+    let command = Command::SendMessage { role: Role::User, parts, delivery: Delivery::Queue, auto_run: None };
+    let told = rig.command(session, command).await;
+    let Ok(Answered::Message { turn_id: Some(turn), .. }) = told else { panic!("{told:?}") };
+    let record = rig.settled(session, turn).await;
+    assert_eq!(record.status, RecordStatus::Failed);
+    let why = record.error.unwrap().message;
+    assert!(why.contains("were changed on the disk"), "{why}");
+    assert_eq!(vendor.asked().len(), 0);
+}
+
 /// As RFC 4648 has it; written out so that the test does not trust what it tests.
 fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use reqwest::header::{HeaderName, HeaderValue};
 use serde::Deserialize;
 use tenure_core::{
     model::Fault,
@@ -176,11 +177,9 @@ impl BuiltIn {
         variable: &impl Fn(&str) -> Option<String>,
     ) -> Result<Provider, Mistake> {
         let from_variable = self.url_variables.iter().find_map(|name| set(variable, name));
-        let elsewhere = config
-            .base_url
-            .clone()
-            .or_else(|| from_variable.map(|url| format!("{}{}", with_scheme(&url), self.version)));
-        let base_url = checked(self.name, elsewhere.as_deref().unwrap_or(self.base_url))?;
+        let elsewhere = config.base_url.clone().or_else(|| from_variable.map(|url| self.with_version(&url)));
+        let base_url =
+            checked(self.name, elsewhere.as_deref().unwrap_or(self.base_url), config.wire.unwrap_or(self.wire))?;
         let moved = base_url.trim_end_matches('/') != self.base_url;
         // Who imitates OpenAI seldom knows more than Chat Completions.
         let wire = if self.base_url == OPENAI_URL && moved { Wire::Chat } else { self.wire };
@@ -194,10 +193,10 @@ impl BuiltIn {
         let endpoint = Endpoint {
             provider: self.name.to_owned(),
             base_url,
-            key: config.key.clone().or_else(from_variables),
+            key: config.key.as_deref().map(trimmed).or_else(from_variables),
             key_variable,
-            headers: config.headers.into_iter().collect(),
-            proxy: config.proxy,
+            headers: sendable(self.name, config.headers)?,
+            proxy: usable(self.name, config.proxy)?,
         };
         Ok(Provider {
             wire: config.wire.unwrap_or(wire),
@@ -206,6 +205,18 @@ impl BuiltIn {
             takes: self.takes.to_vec(),
             aliases: self.aliases,
         })
+    }
+
+    /// The address that a variable gives, in full.
+    fn with_version(&self, given: &str) -> String {
+        let url = match self.name {
+            "ollama" => with_scheme(given),
+            _ => given.trim().trim_end_matches('/').to_owned(),
+        };
+        match url.ends_with(self.version) {
+            true => url,
+            false => format!("{url}{}", self.version),
+        }
     }
 }
 
@@ -220,16 +231,20 @@ fn own(name: &str, config: ProviderConfig, variable: &impl Fn(&str) -> Option<St
         return Err(Mistake::of("providers", name, what));
     };
     let needs_key = config.key_variable.is_some();
-    let key = config.key.clone().or_else(|| config.key_variable.as_deref().and_then(|name| set(variable, name)));
+    let wire = config.wire.unwrap_or(Wire::Chat);
+    let key = config
+        .key
+        .as_deref()
+        .map(trimmed)
+        .or_else(|| config.key_variable.as_deref().and_then(|name| set(variable, name)));
     let endpoint = Endpoint {
         provider: name.to_owned(),
-        base_url: checked(name, base_url)?,
+        base_url: checked(name, base_url, wire)?,
         key,
         key_variable: config.key_variable,
-        headers: config.headers.into_iter().collect(),
-        proxy: config.proxy,
+        headers: sendable(name, config.headers)?,
+        proxy: usable(name, config.proxy)?,
     };
-    let wire = config.wire.unwrap_or(Wire::Chat);
     Ok(Provider { wire, needs_key, endpoint: Arc::new(endpoint), takes: ALL_PARTS.to_vec(), aliases: &[] })
 }
 
@@ -322,7 +337,7 @@ fn is_secret_header(name: &str) -> bool {
 
 /// An empty variable is as good as none.
 fn set(variable: &impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
-    variable(name).filter(|value| !value.trim().is_empty())
+    variable(name).map(|value| trimmed(&value)).filter(|value| !value.is_empty())
 }
 
 /// `OLLAMA_HOST` may be a bare host, with or without a port, and the address that a server listens on.
@@ -336,11 +351,44 @@ fn with_scheme(url: &str) -> String {
     format!("http://{host}:{port}")
 }
 
-fn checked(name: &str, url: &str) -> Result<String, Mistake> {
+/// Blanks and line ends come along when a key is copied; none has them.
+fn trimmed(key: &str) -> String {
+    key.trim().to_owned()
+}
+
+fn sendable(provider: &str, headers: BTreeMap<String, String>) -> Result<Vec<(String, String)>, Mistake> {
+    for (name, value) in &headers {
+        if HeaderName::try_from(name.as_str()).is_err() || HeaderValue::from_str(value).is_err() {
+            return Err(Mistake::of("providers", provider, format!("the header `{name}` cannot be sent")));
+        }
+    }
+    Ok(headers.into_iter().collect())
+}
+
+fn usable(provider: &str, proxy: Option<String>) -> Result<Option<String>, Mistake> {
+    // Its password must not be shown.
+    let is_usable = |proxy: &String| {
+        let url = reqwest::Url::parse(proxy).ok();
+        url.is_some_and(|url| url.has_host() && ["http", "https"].contains(&url.scheme()))
+    };
+    match proxy {
+        Some(proxy) if !is_usable(&proxy) => {
+            Err(Mistake::of("providers", provider, "a proxy is an address like http://127.0.0.1:3128"))
+        }
+        proxy => Ok(proxy),
+    }
+}
+
+fn checked(name: &str, url: &str, wire: Wire) -> Result<String, Mistake> {
     let bad = |why: &str| Mistake::of("providers", name, format!("base_url {url}: {why}"));
     let parsed = reqwest::Url::parse(url).map_err(|error| bad(&error.to_string()))?;
     match parsed.scheme() {
-        "http" | "https" if parsed.has_host() => Ok(url.trim_end_matches('/').to_owned()),
+        "http" | "https" if parsed.has_host() => {
+            let url = url.trim_end_matches('/');
+            // The others' addresses end with a version; here it is part of the path.
+            let bare = if wire == Wire::Anthropic { url.strip_suffix("/v1").unwrap_or(url) } else { url };
+            Ok(bare.to_owned())
+        }
         _ => Err(bad("an address begins with http:// or https://")),
     }
 }

@@ -18,7 +18,13 @@ const WORDS_MAX: usize = 2_000;
 /// An answer whose status is not success.
 pub(crate) fn of_status(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Fault {
     let told = Told::read(body);
-    let mut kind = told.kind().unwrap_or_else(|| of_code(status.as_u16(), &told));
+    let by_code = of_code(status.as_u16(), &told);
+    let mut kind = match (told.kind(), by_code) {
+        // Words that fit any refusal say less than the status does.
+        (None | Some(FaultKind::BadRequest), by_code) => by_code,
+        (Some(FaultKind::Server), FaultKind::Auth | FaultKind::Quota | FaultKind::RateLimited) => by_code,
+        (Some(kind), _) => kind,
+    };
     match header(headers, "x-should-retry") {
         Some("true") if !kind.retryable() => kind = FaultKind::Server,
         // The vendor knows that another attempt is in vain.
@@ -36,6 +42,22 @@ pub(crate) fn of_status(status: StatusCode, headers: &HeaderMap, body: &[u8]) ->
     }
     let retry_after_ms = retry_after(headers).or(told.retry_after_ms);
     Fault { kind, message, retry_after_ms }
+}
+
+/// An answer that is none: success is claimed, but no stream of events follows.
+pub(crate) fn of_body(content_type: &str, body: &[u8], endpoint: &Endpoint) -> Fault {
+    let told =
+        serde_json::from_slice::<Value>(body).ok().filter(|body| body.get("error").is_some_and(|e| !e.is_null()));
+    match told {
+        Some(error) => in_stream(&error),
+        None => {
+            let why = format!(
+                "{} answered with {content_type} instead of a stream of events: is `base_url` right?",
+                endpoint.host()
+            );
+            Fault::new(FaultKind::BadRequest, why)
+        }
+    }
 }
 
 /// An error inside a stream that began well.

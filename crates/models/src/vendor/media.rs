@@ -45,6 +45,10 @@ pub(crate) fn is_text(mime_type: &str) -> bool {
         || essence.ends_with("+xml")
 }
 
+pub(crate) fn is_pdf(mime_type: &str) -> bool {
+    mime_type.split(';').next().unwrap_or_default().trim() == "application/pdf"
+}
+
 /// The file's own name.
 pub(crate) fn file_name(r#ref: &str) -> &str {
     r#ref.rsplit('/').next().unwrap_or(r#ref)

@@ -46,14 +46,16 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    pub(super) fn key_hint(&self) -> Option<String> {
-        let variable = self.key_variable.as_deref()?;
-        Some(match &self.key {
-            None => {
-                format!("there is no key: set {variable} for the daemon, or `key` under [providers.{}]", self.provider)
+    pub(super) fn key_hint(&self) -> String {
+        let provider = &self.provider;
+        match (&self.key, self.key_variable.as_deref()) {
+            (None, None) => format!("there is no key: set `key` under [providers.{provider}] in config.toml"),
+            (None, Some(variable)) => {
+                format!("there is no key: set {variable} for the daemon, or `key` under [providers.{provider}]")
             }
-            Some(_) => format!("the key is the one of {variable} or of [providers.{}]", self.provider),
-        })
+            (Some(_), None) => format!("the key is the one under [providers.{provider}] in config.toml"),
+            (Some(_), Some(variable)) => format!("the key is the one of {variable} or of [providers.{provider}]"),
+        }
     }
 
     fn url(&self, path: &str) -> String {
@@ -170,8 +172,9 @@ impl Transport {
         let response = send(request, endpoint).await?;
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !kind.is_empty() && !kind.starts_with("text/event-stream") {
-            let why = format!("{} answered with {kind} instead of a stream of events", endpoint.host());
-            return Err(Fault::new(FaultKind::Malformed, why));
+            let kind = kind.to_owned();
+            let body = limited(response).await.unwrap_or_default();
+            return Err(fault::of_body(&kind, &body, endpoint));
         }
         let endpoint = endpoint.clone();
         Ok(response.bytes_stream().map_err(move |error| fault::of_connection(&error, &endpoint)).boxed())

@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 use tenure_core::{
     context::{ChatMessage, ModelRequest},
     message::Part,
-    model::Thinking,
+    model::{Thinking, Usage},
     tool::{ToolCall, ToolKind},
 };
 use tenure_models::{
-    entry::{Effort, Entry, PartKind, ThinkingStyle},
+    Model,
+    entry::{Effort, Entry, PartKind, Prices, Rates, ThinkingStyle},
     vendor::VendorModel,
 };
 use tenure_testkit::vendor::{FakeVendor, Format};
@@ -211,6 +212,41 @@ async fn attachments_are_sent_as_each_vendor_takes_them() {
         request.files.clear();
         assert!(speaker.body(&request).unwrap_err().message.contains("attachments/a.png"), "{format:?}");
     }
+}
+
+#[tokio::test]
+async fn what_a_model_cannot_take_is_named_in_its_place() {
+    let part = |name: &str, mime_type: &str| Part::File {
+        r#ref: format!("attachments/{name}"),
+        mime_type: mime_type.to_owned(),
+    };
+    let parts = [part("b.pdf", "application/pdf"), part("c.md", "text/markdown"), part("d.zip", "application/zip")];
+    for format in Format::ALL {
+        let takes_files = speaker(format, Entry { takes: vec![PartKind::File], ..entry() }).await;
+        assert_eq!(parts.each_ref().map(|part| takes_files.takes(part)), [true, true, false], "{format:?}");
+        let takes_none = speaker(format, Entry { takes: vec![], ..entry() }).await;
+        assert_eq!(parts.each_ref().map(|part| takes_none.takes(part)), [false, true, false], "{format:?}");
+        let mut request = request(vec![ChatMessage::User { parts: parts.to_vec() }]);
+        for (name, bytes) in [("b.pdf", &b"PDF"[..]), ("c.md", b"# words"), ("d.zip", b"PK")] {
+            request.files.insert(format!("attachments/{name}"), Arc::from(bytes));
+        }
+        let text = String::from_utf8(takes_none.body(&request).unwrap()).unwrap();
+        for expected in ["attachments/b.pdf: left out", "attachments/d.zip: left out", "# words"] {
+            assert!(text.contains(expected), "{format:?} lacks {expected}: {text}");
+        }
+        assert!(!text.contains("UERG"), "{format:?}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_not_counted_is_of_unknown_cost() {
+    let rates = Rates { input: 1.0, output: 1.0, cache_read: None, cache_write: None };
+    let cost = async |prices: Option<Prices>, usage: Usage| {
+        speaker(Format::Chat, Entry { prices, ..entry() }).await.cost(&usage)
+    };
+    let (priced, one) = (Some(Prices { rates, long: None }), Usage { input_tokens: 1, ..Usage::default() });
+    assert_eq!((cost(priced, one).await, cost(priced, Usage::default()).await), (Some(1), None));
+    assert_eq!((cost(None, one).await, cost(Some(Prices::FREE), Usage::default()).await), (None, Some(0)));
 }
 
 #[tokio::test]

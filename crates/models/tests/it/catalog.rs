@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use tenure_core::model::FaultKind;
+use tenure_core::model::{FaultKind, Usage};
 use tenure_models::{
     Registry,
     catalog::{Catalog, CatalogConfig, Listed, ModelConfig, ProviderConfig, Source},
@@ -115,6 +115,51 @@ fn a_moved_vendor_needs_no_key_and_speaks_what_its_imitators_speak() {
     assert_eq!(of("openai").endpoint().shown_url(), "http://127.0.0.1:9/v1");
     assert_eq!(of("ollama").endpoint().shown_url(), "http://127.0.0.1:1234/v1");
     assert!(of("anthropic").missing().is_some());
+}
+
+#[test]
+fn an_address_may_be_written_as_people_write_it() {
+    let catalog = plain(&[
+        ("ANTHROPIC_BASE_URL", "http://127.0.0.1:9/v1"),
+        ("OLLAMA_HOST", "http://127.0.0.1:1234/v1/"),
+        ("GOOGLE_GEMINI_BASE_URL", "https://box.example"),
+        ("OPENAI_API_KEY", " key\r\n"),
+    ]);
+    let of = |name: &str| catalog.provider(name).unwrap().endpoint();
+    assert_eq!(of("anthropic").shown_url(), "http://127.0.0.1:9");
+    assert_eq!(of("ollama").shown_url(), "http://127.0.0.1:1234/v1");
+    assert_eq!(of("google").shown_url(), "https://box.example/v1beta");
+    assert_eq!(of("openai").key.as_deref(), Some("key"));
+    let told = |name: &'static str, value: &'static str| {
+        Catalog::new(CatalogConfig::default(), |asked| (asked == name).then(|| value.into())).unwrap_err().to_string()
+    };
+    assert!(told("OPENAI_BASE_URL", "localhost").starts_with("providers.openai: base_url localhost"));
+    assert!(told("ANTHROPIC_BASE_URL", "not a url").starts_with("providers.anthropic: base_url not a url: "));
+}
+
+#[test]
+fn what_could_never_be_sent_is_told_at_once() {
+    let mistake = |change: fn(&mut ProviderConfig)| {
+        let mut config = at("http://127.0.0.1:1/v1".into());
+        change(config.providers.get_mut("box").unwrap());
+        Catalog::new(config, |_| None).unwrap_err().to_string()
+    };
+    assert_eq!(
+        mistake(|provider| drop(provider.headers.insert("X Team".into(), "blue".into()))),
+        "providers.box: the header `X Team` cannot be sent"
+    );
+    let told = mistake(|provider| provider.proxy = Some("nonsense".into()));
+    assert!(told.starts_with("providers.box: a proxy is an address like"), "{told}");
+}
+
+#[test]
+fn only_a_server_that_wants_no_key_is_free() {
+    let is_free = |key: Option<&str>| {
+        let mut config = at("http://127.0.0.1:1/v1".into());
+        config.providers.get_mut("box").unwrap().key = key.map(str::to_owned);
+        with(config, &[]).resolve("box/any").unwrap().cost(&Usage { input_tokens: 9, ..Usage::default() })
+    };
+    assert_eq!((is_free(None), is_free(Some("key-of-the-box"))), (Some(0), None));
 }
 
 #[test]

@@ -60,6 +60,11 @@ async fn each_refusal_is_of_its_kind() {
             ContextOverflow,
         ),
         (c, 401, openai("invalid_request_error", "invalid_api_key", "Incorrect API key"), Auth),
+        // Words that fit any refusal do not make one of it.
+        (c, 401, json!({ "error": { "message": "bad key", "type": "invalid_request_error", "code": null } }), Auth),
+        (c, 429, openai("invalid_request_error", "rate_limited", "Rate limit exceeded, retry"), RateLimited),
+        (c, 503, openai("invalid_request_error", "", "try later"), Server),
+        (c, 429, openai("api_error", "", "slow down"), RateLimited),
         (c, 402, json!({ "error": { "message": "pay", "code": 402 } }), Quota),
         (c, 404, openai("invalid_request_error", "model_not_found", "no such model"), UnknownModel),
         (c, 404, json!({ "error": "model 'm' not found" }), UnknownModel),
@@ -110,6 +115,19 @@ async fn a_refused_key_says_where_it_came_from() {
         refused(Format::Anthropic, Answer::json(401, &anthropic("authentication_error", "invalid x-api-key"))).await;
     assert!(fault.message.contains("FAKE_API_KEY"), "{}", fault.message);
     assert!(fault.message.contains("[providers.fake]"), "{}", fault.message);
+}
+
+#[tokio::test]
+async fn success_without_a_stream_is_a_fault_with_the_vendors_words() {
+    for format in Format::ALL {
+        let body = json!({ "error": { "message": "model is not loaded", "type": "server_error" } });
+        let fault = refused(format, Answer::json(200, &body)).await;
+        assert_eq!(fault.kind, FaultKind::Server, "{format:?}: {fault:?}");
+        assert!(fault.message.contains("model is not loaded"), "{format:?}: {fault:?}");
+        let fault = refused(format, Answer::json(200, &json!({ "choices": [] }))).await;
+        assert_eq!(fault.kind, FaultKind::BadRequest, "{format:?}: {fault:?}");
+        assert!(fault.message.contains("instead of a stream of events: is `base_url` right?"), "{fault:?}");
+    }
 }
 
 #[tokio::test]
@@ -221,6 +239,6 @@ async fn a_server_on_this_machine_that_is_not_there_is_asked_for_by_its_address(
 async fn an_answer_that_is_no_stream_is_said_to_be_none() {
     let page = Answer { status: 200, headers: vec![("content-type".into(), "text/html".into())], pieces: vec![] };
     let fault = refused(Format::Chat, page).await;
-    assert_eq!(fault.kind, FaultKind::Malformed);
+    assert_eq!(fault.kind, FaultKind::BadRequest);
     assert!(fault.message.contains("text/html"), "{}", fault.message);
 }

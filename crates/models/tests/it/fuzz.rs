@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use tenure_core::model::Usage;
+use tenure_core::{message::Part, model::Usage};
 use tenure_fuzzkit::target;
 use tenure_models::{
     Model, ModelEvent,
@@ -38,7 +38,7 @@ async fn plays(model: &ScriptedModel) {
         let usage = Usage { input_tokens: tokens, output_tokens: tokens, ..Usage::default() };
         let _ = model.cost(&usage);
     }
-    let _ = (model.patience(), model.takes("image"));
+    let _ = (model.patience(), model.takes(&Part::text("words")));
 }
 
 /// All that comes before the end, or before nothing comes any more.

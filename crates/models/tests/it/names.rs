@@ -6,7 +6,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tenure_core::model::{Fault, FaultKind, Usage};
+use tenure_core::{
+    message::Part,
+    model::{Fault, FaultKind, Usage},
+};
 use tenure_models::{
     Model, Patience, Registry,
     scripted::{SCRIPT_BYTES_MAX, ScriptedRegistry},
@@ -97,14 +100,25 @@ fn price() {
     assert_eq!(cost(price), Some(1011 * 3 + 1550));
 }
 
+fn parts() -> [Part; 4] {
+    let (r#ref, mime_type) = ("attachments/a".to_owned(), "application/pdf".to_owned());
+    let (image, audio) = ((r#ref.clone(), mime_type.clone()), (r#ref.clone(), mime_type.clone()));
+    [
+        Part::text("words"),
+        Part::Image { r#ref: image.0, mime_type: image.1 },
+        Part::Audio { r#ref: audio.0, mime_type: audio.1 },
+        Part::File { r#ref, mime_type },
+    ]
+}
+
 #[test]
 fn parts_and_patience() {
     let plain = model(r#"{"steps": []}"#);
-    assert_eq!(["text", "image", "audio", "file"].map(|kind| plain.takes(kind)), [true, false, false, false]);
+    assert_eq!(parts().map(|part| plain.takes(&part)), [true, false, false, false]);
     assert_eq!(plain.patience(), Patience::default());
 
     let other = model(r#"{"steps": [], "takes": ["image", "file"], "patience": {"first_byte_ms": 100}}"#);
-    assert_eq!(["text", "image", "audio", "file"].map(|kind| other.takes(kind)), [true, true, false, true]);
+    assert_eq!(parts().map(|part| other.takes(&part)), [true, true, false, true]);
     let expected = Patience { first_byte: Duration::from_millis(100), ..Patience::default() };
     assert_eq!(other.patience(), expected);
 }

@@ -1,8 +1,14 @@
-//! Archives on their way in: slow ones, many at once, and what a refused one leaves behind.
+//! Archives on their way in: slow ones, many at once, those that are not what they say, and what a refused one leaves behind.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    io::{Read, Write},
+    sync::Arc,
+    time::Duration,
+};
 
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use serde_json::{Value, json};
+use tenure_fuzzkit::Dice;
 use tenure_server::Limits;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -11,7 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    copies::{export, full_session, import, packed, unpacked},
+    copies::{export, full_session, import, numbered},
     rig::{Daemon, PATIENCE, TOKEN, call_step, text_step},
 };
 
@@ -284,4 +290,256 @@ async fn a_half_import_is_not_shown_and_not_left_behind() {
     for folder in ["sessions", "open"] {
         assert_eq!(std::fs::read_dir(files.path().join("data").join(folder)).unwrap().count(), 0, "{folder}");
     }
+}
+
+/// The files of an archive.
+pub fn unpacked(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
+    for entry in tar::Archive::new(GzDecoder::new(archive)).entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let mut content = Vec::new();
+        entry.read_to_end(&mut content).unwrap();
+        files.push((entry.path().unwrap().display().to_string(), content));
+    }
+    files
+}
+
+fn header(name: &str, bytes: usize, kind: tar::EntryType) -> tar::Header {
+    let mut header = tar::Header::new_ustar();
+    // As an attacker would: whatever the library thinks of the name.
+    header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
+    header.set_size(bytes as u64);
+    header.set_mode(0o600);
+    header.set_entry_type(kind);
+    header.set_cksum();
+    header
+}
+
+fn packed(files: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    for (name, content) in files {
+        archive.append(&header(name, content.len(), tar::EntryType::Regular), &content[..]).unwrap();
+    }
+    archive.into_inner().unwrap().finish().unwrap()
+}
+
+fn gzipped(bytes: &[u8]) -> Vec<u8> {
+    let mut gz = GzEncoder::new(Vec::new(), Compression::fast());
+    gz.write_all(bytes).unwrap();
+    gz.finish().unwrap()
+}
+
+/// Changes the manifest of an archive and packs it again.
+fn with_manifest(files: &[(String, Vec<u8>)], change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let mut files = files.to_vec();
+    let mut manifest: Value = serde_json::from_slice(&files[0].1).unwrap();
+    change(&mut manifest);
+    files[0].1 = manifest.to_string().into_bytes();
+    packed(&files)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_archive_is_refused_and_leaves_nothing() {
+    let here = Daemon::start().await;
+    let there = Daemon::on_disk(Arc::new(tempfile::tempdir().unwrap())).await;
+    let session = full_session(&here).await;
+    let archive = export(&here, &session).await;
+    let files = unpacked(&archive);
+    let swapped = |a: usize, b: usize| {
+        let mut files = files.clone();
+        files.swap(a, b);
+        packed(&files)
+    };
+    let renamed = |index: usize, name: &str| {
+        let mut files = files.clone();
+        files[index].0 = name.to_owned();
+        packed(&files)
+    };
+    let added = |name: &str| packed(&[&files[..], &[(name.to_owned(), b"x".to_vec())]].concat());
+    let last = files.len() - 1;
+    let link = {
+        let mut builder = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+        let mut entry = header("tenure-export.json", 0, tar::EntryType::Symlink);
+        entry.set_link_name("/etc/passwd").unwrap();
+        entry.set_cksum();
+        builder.append(&entry, &b""[..]).unwrap();
+        builder.into_inner().unwrap().finish().unwrap()
+    };
+    let bad: Vec<(&str, Vec<u8>)> = vec![
+        ("nothing", vec![]),
+        ("no gzip", b"hello".to_vec()),
+        ("no tar", gzipped(b"hello")),
+        ("cut", archive[..archive.len() / 2].to_vec()),
+        ("no manifest", packed(&files[1..])),
+        ("the log missing", packed(&files[..1])),
+        ("a file missing", packed(&files[..last])),
+        ("another order", swapped(1, 2)),
+        ("files swapped", swapped(2, last)),
+        ("a file more", added("artifacts/more.txt")),
+        ("a file outside", added("../../outside.txt")),
+        ("an absolute file", added("/tmp/outside.txt")),
+        ("a file of ours", added("session.json")),
+        ("a renamed file", renamed(last, "../../../outside.txt")),
+        ("a link", link),
+        ("another format", with_manifest(&files, |manifest| manifest["tenure_export"] = json!(2))),
+        (
+            "another session",
+            with_manifest(&files, |manifest| {
+                manifest["session_id"] = json!("sess_01JGFJJZ00041061050R3GG28A");
+            }),
+        ),
+        ("a path for an id", with_manifest(&files, |manifest| manifest["session_id"] = json!("../../x"))),
+        ("another end", with_manifest(&files, |manifest| manifest["seq"] = json!(2))),
+        ("another sum", with_manifest(&files, |manifest| manifest["log_sum"] = json!("0".repeat(32)))),
+        ("a digest changed", with_manifest(&files, |manifest| manifest["blobs"][0]["digest"] = json!("0".repeat(64)))),
+        (
+            "a name outside",
+            with_manifest(&files, |manifest| {
+                manifest["blobs"][0]["name"] = json!("../../../outside.txt");
+            }),
+        ),
+        (
+            "all missing",
+            with_manifest(&files, |manifest| {
+                manifest["missing"] = manifest["blobs"].take();
+                manifest["blobs"] = json!([]);
+            }),
+        ),
+    ];
+    for (what, archive) in bad {
+        for query in ["", "?as_new=true"] {
+            // Under a name of its own it does not matter what the first one was.
+            if (what, query) == ("another session", "?as_new=true") {
+                continue;
+            }
+            let got = import(&there, archive.clone(), query).await;
+            assert_eq!((got.status, got.code()), (400, "bad_archive"), "{what}: {got:?}");
+        }
+    }
+    assert_eq!(there.get("/v1/sessions").await.ok()["sessions"], json!([]));
+    let outside = there.files.path().parent().unwrap().join("outside.txt");
+    assert!(!outside.exists() && !there.files.path().join("outside.txt").exists());
+    for (folder, what) in [("open", "no session is marked as open"), ("sessions", "no folder is left")] {
+        let left: Vec<_> = std::fs::read_dir(there.data().join(folder)).unwrap().collect();
+        assert_eq!(left.len(), 0, "{what}: {left:?}");
+    }
+    // And after all that the true one is taken.
+    import(&there, archive, "").await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flipped_bit_in_an_archive_is_noticed() {
+    let (here, there) = (Daemon::start().await, Daemon::start().await);
+    let session = full_session(&here).await;
+    let mut plain = Vec::new();
+    GzDecoder::new(&export(&here, &session).await[..]).read_to_end(&mut plain).unwrap();
+    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
+    let mut dice = Dice::new(seed);
+    let mut same = 0;
+    for _ in 0..120 {
+        let (at, bit) = (dice.below(plain.len()), dice.below(8));
+        let mut flipped = plain.clone();
+        flipped[at] ^= 1 << bit;
+        let got = import(&there, gzipped(&flipped), "").await;
+        if got.status == 201 {
+            // Padding and times of a tar say nothing: then it is the same session.
+            same += 1;
+            assert_eq!(numbered(&there, &session).await, numbered(&here, &session).await, "seed {seed}: {at}.{bit}");
+            break;
+        }
+        assert_eq!((got.status, got.code()), (400, "bad_archive"), "seed {seed}, byte {at}, bit {bit}: {got:?}");
+    }
+    assert!(same <= 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_archive_that_unpacks_to_too_much_is_refused() {
+    let limits = Limits { import_bytes_max: 4 << 20, ..Limits::default() };
+    let daemon = Daemon::with_limits(limits).await;
+    // A thousand times smaller than what it unpacks to.
+    let bomb = packed(&[("tenure-export.json".into(), vec![b' '; 15 << 20])]);
+    assert!(bomb.len() < 100_000);
+    import(&daemon, bomb, "").await.refused(413, "archive_too_large");
+    daemon.is_well().await;
+    let request = daemon.request("POST", "/v1/sessions/import").header("content-type", "application/json");
+    daemon.send(request.body("{}")).await.refused(415, "wrong_content_type");
+    import(&daemon, vec![], "?as_new=maybe").await.refused(400, "bad_query");
+}
+
+/// The archive with a field of its attachment changed in the log, all sums as they should be: whoever makes such a one
+/// needs no secret for that.
+fn with_attachment(
+    files: &[(String, Vec<u8>)],
+    change: Option<(&str, &str)>,
+    manifest: impl FnOnce(&mut Value),
+) -> Vec<u8> {
+    let (mut files, mut lines, mut writer) = (files.to_vec(), vec![], tenure_store::LogWriter::new());
+    for mut stored in tenure_store::LogReader::new().take(&files[1].1).unwrap() {
+        let event: Value = serde_json::from_slice(&stored.json).unwrap();
+        if let Some((field, value)) = change.filter(|_| event["type"] == "attachment_added") {
+            let text = String::from_utf8(stored.json.to_vec()).unwrap();
+            let (old, new) = (event["data"][field].to_string(), json!(value).to_string());
+            let text = text.replacen(&format!("\"{field}\":{old}"), &format!("\"{field}\":{new}"), 1);
+            stored.json = text.into_bytes().into();
+        }
+        writer.push(&stored, &mut lines);
+    }
+    let (bytes, sum) = (lines.len(), writer.sum());
+    files[1].1 = lines;
+    with_manifest(&files, |told| {
+        (told["log_bytes"], told["log_sum"]) = (json!(bytes), json!(sum));
+        manifest(told);
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_names_what_it_must_not_is_no_session() {
+    let here = Daemon::start().await;
+    let there = Daemon::on_disk(Arc::new(tempfile::tempdir().unwrap())).await;
+    let session = full_session(&here).await;
+    let path = format!("/v1/sessions/{session}/attachments");
+    let file = json!({ "name": "note.txt", "mime_type": "text/plain", "data": "aGVsbG8K" });
+    let attached = here.post(&path, file).await.ok()["ref"].as_str().unwrap().to_owned();
+    let files = unpacked(&export(&here, &session).await);
+    import(&there, with_attachment(&files, None, |_| {}), "?as_new=true").await.ok();
+    for (field, value) in [
+        ("ref", "attachments/../../../../../victim"),
+        ("ref", "attachments//x"),
+        ("ref", "/etc/passwd"),
+        ("ref", "attachments/a\nb"),
+        ("ref", "attachments/a\"b"),
+        ("mime_type", "text/plain\r\nx: y"),
+        ("digest", "not hex"),
+        ("digest", "0000000000000000000000000000000000000000000000000000000000000000"),
+    ] {
+        // The file is said to be missing, or comes with other bytes than the log tells of.
+        let missing = |told: &mut Value| {
+            let blobs = told["blobs"].as_array().unwrap().clone();
+            let kept: Vec<Value> = blobs.into_iter().filter(|blob| blob["name"] != json!(attached)).collect();
+            told["blobs"] = json!(kept);
+            told["missing"] = json!([value]);
+        };
+        let archive = match field {
+            "ref" => with_attachment(&files, Some((field, value)), missing),
+            _ => with_attachment(&files, Some((field, value)), |_| {}),
+        };
+        for query in ["", "?as_new=true"] {
+            let got = import(&there, archive.clone(), query).await;
+            assert_eq!((got.status, got.code()), (400, "bad_archive"), "{field} {value}: {got:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_in_an_entry_of_its_own_is_not_read() {
+    let there = Daemon::start().await;
+    let mut builder = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    let long = vec![b'a'; 1 << 20];
+    let mut entry = header("././@LongLink", long.len(), tar::EntryType::GNULongName);
+    entry.set_cksum();
+    builder.append(&entry, &long[..]).unwrap();
+    let archive = builder.into_inner().unwrap().finish().unwrap();
+    let got = import(&there, archive, "").await;
+    assert_eq!((got.status, got.code()), (400, "bad_archive"), "{got:?}");
+    assert!(got.body["detail"].as_str().unwrap().contains("not a plain file"), "{got:?}");
 }

@@ -128,7 +128,7 @@ impl Draft<'_> {
 
     /// The daemon was stopped while the summary was made: another attempt follows, unless that happens again and again.
     /// Tells whether one was cut.
-    pub(super) fn cut_compaction(&mut self) -> bool {
+    pub(super) fn cut_compaction(&mut self, untold: Option<MicroUsd>) -> bool {
         let now = self.moment.at;
         let cut = self.state.compacting().filter(|cut| cut.attempts.not_before.is_none_or(|at| at <= now));
         let Some(Attempts { made, failed, .. }) = cut.map(|cut| cut.attempts.clone()) else { return false };
@@ -136,16 +136,16 @@ impl Draft<'_> {
         let retry_at = (made.saturating_sub(failed) < AUTO_RESUMES_MAX).then_some(now);
         self.emit_in_turn(
             Actor::SYSTEM,
-            CompactionFailed { reason, usage: Usage::default(), cost_micro_usd: None, retry_at },
+            CompactionFailed { reason, usage: Usage::default(), cost_micro_usd: untold, retry_at },
         );
         true
     }
 
     /// The turn is being stopped, and with it what it waited for.
-    pub(super) fn stop_compaction(&mut self) {
+    pub(super) fn stop_compaction(&mut self, untold: Option<MicroUsd>) {
         if self.state.waits_for_compaction() {
             let reason = Fault::new(FaultKind::Canceled, "the turn was stopped");
-            let failed = CompactionFailed { reason, usage: Usage::default(), cost_micro_usd: None, retry_at: None };
+            let failed = CompactionFailed { reason, usage: Usage::default(), cost_micro_usd: untold, retry_at: None };
             self.emit_in_turn(Actor::SYSTEM, failed);
         }
     }

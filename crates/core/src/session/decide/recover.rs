@@ -17,7 +17,7 @@ impl Session {
     /// nothing, as a log from elsewhere may have it, starts.
     pub(super) fn recover(&self, classes: &[(CallId, CallClass)], partial: Partial, moment: &mut Moment) -> Decision {
         let mut draft = Draft::new(self, moment);
-        let cut_summary = draft.cut_compaction();
+        let cut_summary = draft.cut_compaction(partial.cost);
         let Some(turn) = &self.turn else {
             draft.start_queued();
             return draft.done();

@@ -8,7 +8,7 @@ use crate::{
         ToolCallCompleted, TurnCanceled, TurnExpired,
     },
     ids::{CallId, TurnId},
-    model::{Fault, FaultKind},
+    model::{Fault, FaultKind, MicroUsd},
     session::{ATTEMPTS_MAX, Attempts, CallState, Decision, Phase, RETRYING_MS_MAX, Session, Stop, Turn},
     time::{Moment, Timestamp},
     tool::{Intent, Outcome, ToolKind, ToolResult},
@@ -140,6 +140,7 @@ impl Session {
         id: TurnId,
         left: Vec<String>,
         partial: Option<Partial>,
+        untold: Option<MicroUsd>,
         moment: &mut Moment,
     ) -> Result<Decision, Refusal> {
         let turn = self.turn.as_ref().filter(|turn| turn.id == id).ok_or_else(Refusal::stale)?;
@@ -150,7 +151,7 @@ impl Session {
             let fault = Fault::new(FaultKind::Canceled, "the turn was stopped");
             draft.attempt_failed(step, attempt, fault, partial, None);
         }
-        draft.stopped(stop, left);
+        draft.stopped(stop, left, untold);
         Ok(draft.done())
     }
 }
@@ -170,8 +171,8 @@ impl Draft<'_> {
         self.emit_in_turn(Actor::SYSTEM, failed);
     }
 
-    fn stopped(&mut self, stop: Stop, left: Vec<String>) {
-        self.stop_compaction();
+    fn stopped(&mut self, stop: Stop, left: Vec<String>, untold: Option<MicroUsd>) {
+        self.stop_compaction(untold);
         match stop {
             Stop::Expire(reached) => {
                 self.close_calls("the budget was used up");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tenure_core::{
     context::{ChatMessage, ModelRequest, Purpose, RequestMeta},
     ids::{CallId, SessionId, TurnId},
-    message::joined_text,
+    message::{Part, joined_text},
     model::{Fault, FaultKind, MicroUsd, Usage},
     tool::{Intent, ToolKind, ToolResult, ToolSpec, VerifyPlan},
 };
@@ -128,8 +128,8 @@ impl Model for LifeModel {
         self.script.window()
     }
 
-    fn takes(&self, part_kind: &str) -> bool {
-        self.script.takes(part_kind)
+    fn takes(&self, part: &Part) -> bool {
+        self.script.takes(part)
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_core::{
+    cursor::Cursor,
     event::{Body, ModelAttemptFailed},
     model::{FaultKind, Usage},
 };
@@ -157,6 +158,43 @@ async fn what_an_abandoned_attempt_has_used_stays_counted() {
         let cost = Some(all.sent() + all.output_tokens);
         assert_eq!((record.cost_micro_usd, state.spent().cost()), (cost, cost), "{format:?}");
         assert_eq!(rig.engine.counts().usage, all, "{format:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_stopped_costs_what_was_told_or_nobody_knows_what() {
+    for format in Format::ALL {
+        let used = Usage { input_tokens: 30, output_tokens: 7, ..Usage::default() };
+        let events = Speech { usage: used, ..Speech::text("This is not the end.") }.events(format);
+        let at = events.find("not").expect("the word is there");
+        let at = at + events[at..].find("\n\n").expect("its event ends") + 2;
+        let stalled = || Answer::events(events.clone()).until(at, Piece::Stall);
+        let vendor = FakeVendor::start().await;
+        vendor.plan(stalled());
+        let rates = Rates { input: 1.0, output: 1.0, cache_read: None, cache_write: None };
+        let model = ModelConfig { prices: Some(Prices { rates, long: None }), ..ModelConfig::default() };
+        let mut rig = far_away(&vendor, format, model).start().await;
+
+        let session = rig.create().await;
+        let mut watcher = rig.watch(session, Cursor::START).await;
+        let turn = rig.say(session, "hi").await;
+        watcher.until("model_output_delta").await;
+        rig.cancel(session).await.unwrap();
+        let record = rig.settled(session, turn).await;
+        // Anthropic tells what was sent before it answers, the others when all is said.
+        let told = record.spent.usage != Usage::default();
+        assert_eq!(told, format == Format::Anthropic, "{format:?}: {:?}", record.spent);
+        assert_eq!(record.cost_micro_usd, told.then(|| record.spent.usage.sent() + record.spent.usage.output_tokens));
+
+        vendor.plan(stalled());
+        vendor.plan(says(format, REPLY));
+        let session = rig.create().await;
+        let mut watcher = rig.watch(session, Cursor::START).await;
+        let turn = rig.say(session, "hi").await;
+        watcher.until("model_output_delta").await;
+        rig.crash_and_restart().await;
+        let record = rig.settled(session, turn).await;
+        assert_eq!((record.status, record.cost_micro_usd), (RecordStatus::Completed, None), "{format:?}");
     }
 }
 

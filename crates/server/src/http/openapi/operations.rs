@@ -241,7 +241,7 @@ fn streams(s: &mut Schemas) -> Vec<Operation> {
         operation.header("Last-Event-ID", about, json!({ "type": "string", "pattern": format!("^$|{cursor}") }))
     };
     let of_one = get("/v1/sessions/{session}/events", "followSession", tag, "Streams a session's events: history, then live.")
-        .about("Server-sent events by default, `application/x-ndjson` where `Accept` names it. An SSE event's `id` is its cursor: what follows a cursor is sent exactly, also inside a half-streamed sentence and after a restart. A quiet SSE stream sends a comment every 15 seconds. With `follow=false` the stream ends at the present.")
+        .about("Server-sent events by default, `application/x-ndjson` where `Accept` names it with no smaller weight. An SSE event's `id` is its cursor: what follows a cursor is sent exactly, also inside a half-streamed sentence and after a restart. A quiet SSE stream sends a comment every 15 seconds. With `follow=false` the stream ends at the present.")
         .query::<events::From>(s, parameters(SESSION_CURSOR));
     let of_all = get("/v1/events", "followAll", tag, "Streams what changes the status of any session, from now on or after a cursor.")
         .about("As a session's stream, but only what changes a session's status. Its cursor is opaque and holds for one life of the daemon; `stream_reset` says that something may be missing.")
