@@ -2,12 +2,12 @@
 
 mod asking;
 
-use std::{collections::VecDeque, path::PathBuf, time::Duration};
+use std::{collections::VecDeque, io::IsTerminal as _, path::PathBuf, time::Duration};
 
 use serde_json::{Value, json};
 use tenure_client::{
     Client, EventStream, Item,
-    print::{Channel, Detail, Look, Piece, Printer, Tone, money, tamed},
+    print::{Answered, Channel, Detail, Look, Piece, Printer, Tone, money, tamed},
 };
 use tenure_wire::{Actor, Approval, Cancel, Delivery, Event, Part, Scope, SendMessage, Verdict};
 use tokio::{signal::unix::Signal, sync::watch, time::Instant};
@@ -79,6 +79,8 @@ pub struct Follow<'a> {
     held: Vec<Piece>,
     /// The whole text of the last answer.
     text: String,
+    /// Why the model ended it.
+    stop_reason: Value,
     events: u64,
     canceled_by: Option<CanceledBy>,
     /// The daemon is away, and could not be started at once.
@@ -132,10 +134,13 @@ impl<'a> Follow<'a> {
         Self {
             seat,
             turn,
-            printer: Printer::new(terminal::stdout_look(), Detail::Story).notes(terminal::stderr_look()),
+            printer: Printer::new(terminal::stdout_look(), Detail::Story)
+                .notes(terminal::stderr_look())
+                .answered(answered()),
             waiting: VecDeque::new(),
             held: vec![],
             text: String::new(),
+            stop_reason: Value::Null,
             events: 0,
             canceled_by: None,
             is_missed: false,
@@ -318,6 +323,7 @@ impl<'a> Follow<'a> {
         Ok(match event.wire_type.as_str() {
             "model_output_completed" => {
                 self.text = data["text"].as_str().unwrap_or_default().to_owned();
+                self.stop_reason = data["stop_reason"].clone();
                 None
             }
             "approval_requested" => {
@@ -329,9 +335,8 @@ impl<'a> Follow<'a> {
             "turn_canceled" => Rest::of("canceled", data),
             "turn_expired" => Rest::of("expired", data),
             "turn_interrupted" => self.rest_if_interrupted().await?,
-            "budget_reached" if matches!(self.seat.answers, Answers::Rule(_)) => {
-                self.rest_if_stopped_by_budget().await?
-            }
+            // An unattended turn ends at its budget by itself; an attended one waits until somebody raises it.
+            "budget_reached" => self.rest_if("waiting_budget").await?,
             _ => None,
         })
     }
@@ -356,11 +361,6 @@ impl<'a> Follow<'a> {
             terminal::tell(&format!("It waits for you: look, then `tenure session resume {session}`."));
         }
         Ok(rest)
-    }
-
-    /// An unattended turn ends at its budget by itself; an attended one would wait for somebody who is not here.
-    async fn rest_if_stopped_by_budget(&mut self) -> anyhow::Result<Option<Rest>> {
-        self.rest_if("waiting_budget").await
     }
 
     async fn rest_if(&mut self, status: &str) -> anyhow::Result<Option<Rest>> {
@@ -521,6 +521,7 @@ impl<'a> Follow<'a> {
                     "turn_id": self.turn,
                     "status": rest.status,
                     "text": self.text,
+                    "stop_reason": self.stop_reason,
                     "steps": steps,
                     "tool_calls": calls,
                     "cost_micro_usd": cost,
@@ -548,6 +549,11 @@ impl<'a> Follow<'a> {
             _ => Exit::Failed,
         })
     }
+}
+
+/// A script wants only what counts; a person sees an answer grow.
+fn answered() -> Answered {
+    if std::io::stdout().is_terminal() { Answered::Live } else { Answered::Whole }
 }
 
 const LEFT: &str = "Left; the turn goes its way.\n";

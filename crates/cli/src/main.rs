@@ -12,6 +12,7 @@ mod data;
 mod exit;
 mod follow;
 mod hint;
+mod limits;
 mod log;
 mod lookup;
 mod memory;

@@ -1,11 +1,16 @@
 //! Models as the settings name them: the catalog with this environment, mistakes in it, and what may be shown of it.
 
+use std::{collections::HashMap, fs, path::Path};
+
 use serde_json::{Value, json};
+use tenure_client::discover;
 use tenure_models::{
     Registry as _,
     catalog::{Catalog, ProviderConfig},
     vendor::shown_url,
 };
+
+use tenure_wire::ModelList;
 
 use crate::{config::Config, exit::Problem};
 
@@ -14,6 +19,40 @@ pub type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 pub fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
+}
+
+/// The environment that the daemon of a data folder was started with, where one runs and the system tells it.
+pub fn of_daemon(data: &Path) -> Option<HashMap<String, String>> {
+    let pid = discover::read(data).ok()?.note.pid;
+    let all = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let one = |entry: &[u8]| {
+        let (name, value) = std::str::from_utf8(entry).ok()?.split_once('=')?;
+        Some((name.to_owned(), value.to_owned()))
+    };
+    Some(all.split(|byte| *byte == 0).filter_map(one).collect())
+}
+
+/// What the daemon has else than this shell, each as the end of a sentence that begins with `the daemon`.
+pub fn unlike(data: &Path, config: &Config, here: &Catalog, list: &ModelList) -> Vec<String> {
+    let started_with = of_daemon(data).unwrap_or_default();
+    let there = catalog(config, &|name| started_with.get(name).cloned()).ok();
+    let key_of = |catalog: &Catalog, name: &str| catalog.provider(name)?.endpoint().key.clone();
+    let mut all = vec![];
+    for provider in &list.providers {
+        let (name, Some(own)) = (&provider.name, here.provider(&provider.name)) else { continue };
+        let url = own.endpoint().shown_url();
+        if url != provider.base_url {
+            all.push(format!("reaches {name} at {}, and this shell names {url}", provider.base_url));
+        }
+        match (provider.has_key, own.has_key()) {
+            (false, true) => all.push(format!("has no key for {name}, which is here")),
+            (true, true) if there.as_ref().is_some_and(|there| key_of(there, name) != key_of(here, name)) => {
+                all.push(format!("has another key for {name} than this shell"));
+            }
+            _ => {}
+        }
+    }
+    all
 }
 
 /// The catalog that these settings and this environment come to.

@@ -17,10 +17,11 @@ pub enum Slash {
     Cancel,
     Compact,
     Resume,
+    Retry,
 }
 
 /// Name, what follows it, what it does.
-const ALL: [(&str, &str, &str); 13] = [
+const ALL: [(&str, &str, &str); 14] = [
     ("/help", "", "this list"),
     ("/show", "", "what this session is and what it waits for"),
     ("/sessions", "", "the newest sessions"),
@@ -33,6 +34,7 @@ const ALL: [(&str, &str, &str); 13] = [
     ("/cancel", "", "cancel the open turn"),
     ("/compact", "", "summarize the older part of the conversation for the model"),
     ("/resume", "", "let an interrupted turn go on"),
+    ("/retry", "", "run the last turn again, which failed or was canceled"),
     ("/exit", "", "leave; so does Ctrl-D"),
 ];
 
@@ -80,6 +82,7 @@ pub fn parse(line: &str) -> Option<Result<Slash, String>> {
         "cancel" => alone(Slash::Cancel),
         "compact" => alone(Slash::Compact),
         "resume" => alone(Slash::Resume),
+        "retry" => alone(Slash::Retry),
         "model" => with(Slash::Model, "a model's name"),
         "title" => with(Slash::Title, "a title"),
         _ => Err(format!("There is no /{word}; /help lists what there is.")),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tenure_client::Client;
-use tenure_wire::{ApprovalPolicy, CreateSession, MessageAccepted, Part, Policy, SendMessage};
+use tenure_wire::{ApprovalPolicy, Budgets, CreateSession, MessageAccepted, Part, Policy, SendMessage};
 use tokio::signal::unix::Signal;
 
 use crate::{
@@ -11,6 +11,7 @@ use crate::{
     data,
     exit::Problem,
     follow::{self, CanceledBy, Files},
+    limits,
 };
 
 /// Longer texts are refused before they are sent.
@@ -27,6 +28,8 @@ pub struct NewTalk<'a> {
     pub approval: Option<ApprovalPolicy>,
     /// What the answers have to fit.
     pub output_schema: Option<serde_json::Map<String, serde_json::Value>>,
+    /// What its turns may use, where that is not left to the daemon.
+    pub budgets: Option<Budgets>,
 }
 
 /// Whether a message got there.
@@ -68,12 +71,15 @@ pub async fn begin(client: &Client, way: &Way, new: &NewTalk<'_>, text: &str) ->
         workspace_path: new.workspace.to_owned(),
         model: new.model.clone(),
         output_schema: new.output_schema.clone(),
+        budgets: new.budgets.clone(),
         title: Some(title_of(text)),
         policy: Some(Policy { approval: new.approval.clone(), ..Policy::default() }),
         ..CreateSession::default()
     };
     let keyed = client.with_key(data::random_hex()?);
-    Ok(insist(&keyed, way, || keyed.create(&create)).await?.session_id)
+    let session = insist(&keyed, way, || keyed.create(&create)).await?.session_id;
+    limits::tell_unpriced(client, &session, new.budgets.as_ref()).await?;
+    Ok(session)
 }
 
 /// Sends a message that starts a turn. With a key of its own it may be said again when the daemon goes away before it

@@ -3,7 +3,7 @@
 mod look;
 mod question;
 
-pub use look::{Look, Paint, Raw, Tone, columns, cut, cut_front, money, span, tamed};
+pub use look::{Look, Paint, Raw, Tone, columns, cut, cut_front, dollars, money, span, tamed};
 pub use question::{Before, COMPARED_BYTES_MAX, question};
 
 use serde_json::Value;
@@ -42,7 +42,19 @@ pub struct Printer {
     open: Option<Open>,
     /// Which attempt's text is being shown, and how much of it was.
     shown: Shown,
+    answered: Answered,
+    /// Why the last attempt failed, as it was told: the same is not told twice.
+    failed: String,
     pieces: Vec<Piece>,
+}
+
+/// When an answer's text is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answered {
+    /// As it comes, also where it is abandoned afterwards.
+    Live,
+    /// Once it is whole: what is abandoned is never shown.
+    Whole,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +73,21 @@ struct Shown {
 
 impl Printer {
     pub fn new(look: Look, detail: Detail) -> Self {
-        Self { answers: look, look, detail, open: None, shown: Shown::default(), pieces: vec![] }
+        Self {
+            answers: look,
+            look,
+            detail,
+            open: None,
+            shown: Shown::default(),
+            answered: Answered::Live,
+            failed: String::new(),
+            pieces: vec![],
+        }
+    }
+
+    pub fn answered(mut self, answered: Answered) -> Self {
+        self.answered = answered;
+        self
     }
 
     /// For when notes go to another place than answers.
@@ -73,6 +99,7 @@ impl Printer {
     /// What to write for one event.
     pub fn event(&mut self, event: &Event) -> Vec<Piece> {
         match event.wire_type.as_str() {
+            "model_output_delta" if self.answered == Answered::Whole => {}
             "model_output_delta" => self.answer_delta(&event.data),
             "model_thinking_delta" => self.thinking_delta(&event.data),
             "tool_output_delta" => self.output_delta(&event.data),
@@ -103,11 +130,12 @@ impl Printer {
         }
     }
 
+    /// What went wrong or asks for something is told in full, since its end says what to do. Other lines are cut, and so
+    /// are those that begin with a mark.
     fn note(&mut self, tone: Tone, text: &str) {
         self.close();
-        // What went wrong is told in full: its end says what to do.
         let line = match tone {
-            Tone::Bad => self.look.folded(&tamed(&text.replace('\n', "⏎"))),
+            Tone::Bad | Tone::Ask if !text.starts_with('?') => self.look.folded(&tamed(&text.replace('\n', "⏎"))),
             _ => self.look.line(text, 0),
         };
         let painted = self.look.paint(tone, &line);
@@ -143,9 +171,35 @@ impl Printer {
         self.answer(whole.get(seen..).unwrap_or_default());
         self.close();
         self.shown = Shown::default();
-        if self.detail == Detail::Log {
-            self.log_line(event, &model_line(&event.data));
+        self.failed.clear();
+        let stop = stopped(&event.data);
+        match self.detail {
+            Detail::Log => {
+                let stop = stop.map(|stop| format!("  {stop}")).unwrap_or_default();
+                self.log_line(event, &format!("{}{stop}", model_line(&event.data)));
+            }
+            Detail::Story => stop.into_iter().for_each(|stop| self.note(Tone::Bad, stop)),
         }
+    }
+
+    /// An attempt that is made again. In an outage the same is told once, and then only when the next attempt is made.
+    fn attempt_failed(&mut self, event: &Event) {
+        let (data, reason) = (&event.data, &event.data["reason"]);
+        let (kind, message) = (text(reason, "kind"), text(reason, "message"));
+        let begun = self.open == Some(Open::Answer) || !text(data, "text").is_empty();
+        let what = match (kind, begun) {
+            ("interrupted" | "canceled", _) | (_, true) => "The model's answer was cut",
+            _ => "The model could not be asked",
+        };
+        let lost = if begun && self.answered == Answered::Live { " What was said of it does not count." } else { "" };
+        let told = format!("{what} ({kind}): {}", full_stop(message));
+        let again = trying_again(event);
+        let line = match told == self.failed && lost.is_empty() && !again.is_empty() {
+            true => format!("The same once more ({kind}).{again}"),
+            false => format!("{told}{lost}{again}"),
+        };
+        self.failed = told;
+        self.note(Tone::Bad, &line);
     }
 
     fn thinking_delta(&mut self, data: &Value) {
@@ -178,6 +232,7 @@ impl Printer {
     fn other(&mut self, event: &Event) {
         match (self.detail, told(event)) {
             (Detail::Story, Some(_)) if turn_tells_it(event) => {}
+            (Detail::Story, _) if event.wire_type == "model_attempt_failed" => self.attempt_failed(event),
             (Detail::Story, Some((tone, line))) => self.note(tone, &line),
             (Detail::Log, Some((_, line))) => self.log_line(event, &line),
             (Detail::Log, None) => self.log_line(event, &background(event)),
@@ -201,13 +256,13 @@ fn told(event: &Event) -> Option<(Tone, String)> {
         "approval_granted" => (Tone::Good, format!("  {name}: approved ({}){}", text(data, "scope"), reason(data))),
         "approval_denied" => (Tone::Bad, format!("  {name}: denied{}", reason(data))),
         "approval_expired" => (Tone::Bad, format!("  {name}: nobody answered in time")),
-        "model_attempt_failed" => (Tone::Bad, attempt_failed(data)),
+        "model_attempt_failed" => (Tone::Bad, attempt_failed(event)),
         "turn_interrupted" => (Tone::Bad, interrupted(data)),
         "turn_resumed" => (Tone::Good, "The turn goes on.".into()),
         "turn_failed" => (Tone::Bad, format!("The turn failed: {} ({})", text(data, "message"), text(data, "code"))),
         "turn_canceled" => (Tone::Bad, format!("The turn was canceled{}{}", reason(data), left(data))),
-        "turn_expired" => (Tone::Bad, format!("The turn ended at its budget: {}", breach(data))),
-        "budget_reached" => (Tone::Ask, format!("A budget is used up: {}. Raise it to go on.", breach(data))),
+        "turn_expired" => (Tone::Bad, expired(event)),
+        "budget_reached" => (Tone::Ask, format!("A budget is used up: {}. {}", breach(data), raising(event))),
         "budget_raised" => (Tone::Good, "The budget was raised.".into()),
         "cancel_requested" => (Tone::Faint, "Canceling…".into()),
         "compaction_started" => (Tone::Faint, compaction_started(data)),
@@ -336,13 +391,57 @@ pub fn subject(data: &Value) -> String {
 
 fn model_line(data: &Value) -> String {
     let usage = &data["usage"];
-    let (input, output) = (number(usage, "input_tokens"), number(usage, "output_tokens"));
-    format!("{}  {input} tokens in, {output} out, {}", text(data, "model"), money(data["cost_micro_usd"].as_u64()))
+    let of = |field| number(usage, field);
+    let input = tokens_in(of("input_tokens"), of("cache_read_tokens"), of("cache_write_tokens"));
+    let cost = money(data["cost_micro_usd"].as_u64());
+    format!("{}  tokens {input}, {} out, {cost}", text(data, "model"), of("output_tokens"))
 }
 
-fn attempt_failed(data: &Value) -> String {
-    let kind = text(&data["reason"], "kind");
-    format!("The model's answer was cut ({kind}): {}", text(&data["reason"], "message"))
+/// All tokens that a vendor was sent, with how many of them went through its cache.
+pub fn tokens_in(fresh: u64, read: u64, written: u64) -> String {
+    let all = fresh.saturating_add(read).saturating_add(written);
+    let parts = [(read, "read from cache"), (written, "written to cache")];
+    let cached: Vec<String> =
+        parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    match cached.is_empty() {
+        true => format!("{all} in"),
+        false => format!("{all} in ({})", cached.join(", ")),
+    }
+}
+
+/// Why an answer is not what was asked for, though it came to its end.
+fn stopped(data: &Value) -> Option<&'static str> {
+    let calls = data["tool_calls"].as_array().is_some_and(|calls| !calls.is_empty());
+    match text(data, "stop_reason") {
+        "max_tokens" => Some("The answer was cut: the model reached its output limit."),
+        "refusal" => Some("The model refused to answer, or its vendor's filter stopped the answer."),
+        _ if text(data, "text").trim().is_empty() && !calls => Some("The model answered with nothing."),
+        "other" => Some("The model stopped for a reason that is not known here: its answer may not be whole."),
+        _ => None,
+    }
+}
+
+fn attempt_failed(event: &Event) -> String {
+    let reason = &event.data["reason"];
+    let told = format!("{}: {}", text(reason, "kind"), full_stop(text(reason, "message")));
+    format!("{told}{}", trying_again(event))
+}
+
+fn full_stop(sentence: &str) -> String {
+    let sentence = sentence.trim_end();
+    if sentence.ends_with(['.', '!', '?']) { sentence.to_owned() } else { format!("{sentence}.") }
+}
+
+/// When it is tried again, counted from the failure.
+fn trying_again(event: &Event) -> String {
+    let at = |time: &str| time.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond);
+    let Some(retry_at) = event.data["retry_at"].as_str() else { return String::new() };
+    let wait = at(retry_at).zip(at(&event.ts)).and_then(|(then, now)| u64::try_from(then - now).ok());
+    match wait {
+        Some(ms) if ms >= 60_000 => format!(" Trying again in {}.", span(ms)),
+        Some(ms) if ms >= 500 => format!(" Trying again in {} s.", (ms + 500) / 1000),
+        _ => " Trying again.".into(),
+    }
 }
 
 /// A failed attempt that is not tried again ends the turn, and its end tells why.
@@ -378,9 +477,40 @@ fn verification(data: &Value) -> Option<(Tone, String)> {
     }
 }
 
+/// What a limit is of, and what a command line calls it.
+pub const LIMITS: [(&str, &str); 5] = [
+    ("steps", "--max-steps"),
+    ("tool_calls", "--max-calls"),
+    ("duration", "--max-time"),
+    ("tokens", "--max-tokens"),
+    ("money", "--max-cost"),
+];
+
+/// A limit in its own units: `$0.034 of $0.03`.
+pub fn of_limit(budget: &str, used: u64, limit: u64) -> String {
+    match budget {
+        "money" => format!("{} of {}", dollars(used), dollars(limit)),
+        "duration" => format!("{} of {}", span(used), span(limit)),
+        "tool_calls" => format!("{used} of {limit} tool calls"),
+        what => format!("{used} of {limit} {what}"),
+    }
+}
+
 fn breach(data: &Value) -> String {
     let reached = &data["reached"];
-    format!("{} {} of {}", text(reached, "budget"), number(reached, "used"), number(reached, "limit"))
+    of_limit(text(reached, "budget"), number(reached, "used"), number(reached, "limit"))
+}
+
+fn expired(event: &Event) -> String {
+    let ended = format!("The turn ended at its budget: {}.", breach(&event.data));
+    format!("{ended} With a higher one it runs again: tenure session retry {}", event.session_id)
+}
+
+/// The command that lets a turn go on.
+fn raising(event: &Event) -> String {
+    let budget = text(&event.data["reached"], "budget");
+    let flag = LIMITS.iter().find(|(known, _)| *known == budget).map_or("--max-…", |(_, flag)| flag);
+    format!("To raise it: tenure session change {} {flag} MORE", event.session_id)
 }
 
 fn reason(data: &Value) -> String {

@@ -112,6 +112,8 @@ pub struct ListedProvider {
     pub key_variable: Option<String>,
     /// What is missing before it can be asked, where something is.
     pub missing: Option<String>,
+    /// What kind of fault it was, where a server was asked in vain.
+    pub fault: Option<FaultKind>,
 }
 
 /// All that can be named.
@@ -226,15 +228,17 @@ impl Catalog {
         });
         let mut providers = Vec::new();
         for (provider, offered) in join_all(asked).await {
-            let mut missing = provider.missing();
+            let (mut missing, mut fault) = (provider.missing(), None);
             match offered {
                 None => {}
                 Some(Ok(ids)) => models.extend(self.found(provider, &ids, &models)),
-                Some(Err(fault)) => missing = missing.or(Some(fault.message)),
+                Some(Err(Fault { kind, message, .. })) => {
+                    (missing, fault) = (missing.or(Some(message)), Some(kind));
+                }
             }
             let own = models.iter_mut().filter(|model| model.provider == provider.name());
             own.for_each(|model| model.missing.clone_from(&missing));
-            providers.push(listed_provider(provider, missing));
+            providers.push(listed_provider(provider, missing, fault));
         }
         models.sort_by(|one, other| one.entry.name.cmp(&other.entry.name));
         Listing { models, providers }
@@ -367,7 +371,7 @@ fn is_scripted(name: &str) -> bool {
     name == DEFAULT_NAME || name.starts_with("scripted:")
 }
 
-fn listed_provider(provider: &Provider, missing: Option<String>) -> ListedProvider {
+fn listed_provider(provider: &Provider, missing: Option<String>, fault: Option<FaultKind>) -> ListedProvider {
     ListedProvider {
         name: provider.name().to_owned(),
         wire: provider.wire(),
@@ -376,6 +380,7 @@ fn listed_provider(provider: &Provider, missing: Option<String>) -> ListedProvid
         has_key: provider.has_key(),
         key_variable: provider.key_variable().map(str::to_owned),
         missing,
+        fault,
     }
 }
 

@@ -211,6 +211,8 @@ responses! {
         local: bool,
         ready: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")] missing: Option<String>,
+        /// Why a server on the daemon's machine could not be asked what it has, as a code: `no_server`, `auth` and the like.
+        #[serde(default, skip_serializing_if = "Option::is_none")] fault: Option<String>,
         /// Whether there is a key for it.
         has_key: bool,
         /// The variable that its key is looked for in.

@@ -20,6 +20,7 @@ use crate::{
     daemon::{self, Way},
     exit::{Exit, Problem},
     follow::{Follow, Followed, Frame, Seat},
+    limits::{self, Limits},
     lookup,
     permit::{self, Answers, Permit, Seated},
     talk::{self, NewTalk, Sent, TEXT_BYTES_MAX},
@@ -33,13 +34,17 @@ Examples:
     git diff | tenure ask -
     tenure ask --model small --attach plan.png \"what is wrong here?\"
     tenure ask --session sess_01K9 \"and now the docs\"
+    tenure ask --max-cost 0.50 --max-time 10m \"find the slow test\"
     tenure ask --json \"hello\" | tail -1 | jq -r .text
 
 The answer goes to stdout, all else to stderr; with --schema the last text
-alone is the answer. With --json every event of the turn is one line on stdout,
-and the last line is
-{\"type\":\"result\",\"session_id\",\"turn_id\",\"status\",\"text\",…}, with
-\"error\":{\"code\",\"message\"} where the turn failed.
+alone is the answer. Behind a pipe a text is printed once it is whole, so that
+nothing of an attempt that was cut gets there. With --json every event of the
+turn is one line on stdout, and the last line is
+{\"type\":\"result\",\"session_id\",\"turn_id\",\"status\",\"text\",\"stop_reason\",…},
+with \"error\":{\"code\",\"message\"} where the turn failed. An answer that the
+model cut at its output limit, refused or left empty completes its turn and
+exits with 0: a line on stderr and stop_reason (max_tokens, refusal) tell it.
 Ctrl-C cancels the turn; a second one leaves it as it is.";
 
 /// Send a message to an agent and follow its turn to the end
@@ -70,10 +75,13 @@ pub struct Arguments {
     /// Cancel the turn after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = within(1..=u64::MAX))]
     timeout: Option<u64>,
+    #[command(flatten)]
+    limits: Limits,
 }
 
 pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
     let text = text_of(&arguments.text)?;
+    let budgets = arguments.limits.of_new(arguments.session.is_some())?;
     let attached = attach::read(&arguments.attach)?;
     let output_schema = arguments.schema.as_deref().map(schema_of).transpose()?;
     let frame = if output_schema.is_some() { Frame::Final } else { Frame::Once };
@@ -86,7 +94,8 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
         None => {
             let workspace = talk::workspace(&arguments.workspace, context.files())?;
             let approval = permit::policy(arguments.approve, answers);
-            let new = NewTalk { workspace: &workspace, model: arguments.model.clone(), approval, output_schema };
+            let model = arguments.model.clone();
+            let new = NewTalk { workspace: &workspace, model, approval, output_schema, budgets };
             (talk::begin(&client, &way, &new, &text).await?, 0)
         }
     };
@@ -136,6 +145,11 @@ fn schema_of(path: &Path) -> anyhow::Result<Map<String, Value>> {
 async fn known_session(client: &Client, given: &str) -> anyhow::Result<(String, u64)> {
     let session = lookup::session(client, given).await?;
     let view = client.session(&session).await?;
+    if let Some((found, command)) = limits::used_up(&view) {
+        let message = format!("its open turn waits, for it has used up its budget: {found}");
+        let hint = format!("`tenure {command}` lets it go on; `tenure cancel {session}` gives it up");
+        return Err(Problem::refused("waiting_budget", message, hint).into());
+    }
     if let Some(turn) = &view.turn {
         terminal::note(&match turn.status.as_str() {
             "interrupted" => "An interrupted turn is open there; this one takes its place.\n".to_owned(),

@@ -16,7 +16,7 @@ use tenure_client::{
     Client, EventStream, Until,
     print::{Detail, Printer, Tone, tamed},
 };
-use tenure_wire::{Approval, Event, OpenTurn, Part, SessionFilter, SessionRow, SessionView};
+use tenure_wire::{Approval, Budgets, Event, OpenTurn, Part, SessionFilter, SessionRow, SessionView};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
@@ -28,6 +28,7 @@ use crate::{
     daemon::{self, Way},
     exit::{self, Exit},
     follow::{self, Files, Follow, Followed, Frame, Seat},
+    limits::{self, Limits},
     lookup,
     permit::{self, Answers, Permit, Seated},
     question,
@@ -81,6 +82,8 @@ pub struct Arguments {
     /// you are asked on a terminal, and elsewhere they are denied
     #[arg(long, value_enum)]
     approve: Option<Permit>,
+    #[command(flatten)]
+    limits: Limits,
 }
 
 /// The session that is talked with, from its first message on.
@@ -99,6 +102,8 @@ struct Chat<'a> {
     /// For the next new session.
     model: Option<String>,
     approve: Option<Permit>,
+    /// What turns of new sessions may use.
+    budgets: Option<Budgets>,
     answers: Answers,
     lines: Option<Lines>,
     /// The messages that were said here, by their ids.
@@ -141,6 +146,7 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
         workspace,
         model: arguments.model.clone(),
         approve: arguments.approve,
+        budgets: arguments.limits.of_new(arguments.session.is_some() || arguments.go_on)?,
         answers,
         lines: if person { Some(Lines::of_terminal()?) } else { None },
         own: vec![],
@@ -455,7 +461,8 @@ impl Chat<'_> {
             None => talk::workspace(Path::new("."), self.context.files())?,
         };
         let approval = permit::policy(self.approve, self.answers);
-        let new = NewTalk { workspace: &workspace, model: self.model.clone(), approval, output_schema: None };
+        let (model, budgets) = (self.model.clone(), self.budgets.clone());
+        let new = NewTalk { workspace: &workspace, model, approval, output_schema: None, budgets };
         let beginning = talk::begin(&self.client, &self.way, &new, text);
         standby::while_starting(self.context, beginning).await.inspect_err(tell_unsent)
     }
@@ -477,20 +484,22 @@ impl Chat<'_> {
             let look = || self.client.session(&open.session);
             let looking = daemon::insist(&self.client, &self.way, look);
             let view = standby::while_starting(self.context, looking).await?;
-            let Some(turn) = view.turn else { return Ok(Followed::Rested(self.last)) };
+            let Some(turn) = &view.turn else { return Ok(Followed::Rested(self.last)) };
             match turn.status.as_str() {
                 "interrupted" => {
                     terminal::tell("A turn was interrupted: /resume lets it go on, a message takes its place.");
                     return Ok(Followed::Rested(self.last));
                 }
                 "waiting_budget" => {
-                    terminal::note("The turn waits at its budget: raise it to go on, or /cancel.\n");
+                    let (found, command) = limits::used_up(&view).unwrap_or_default();
+                    terminal::tell(&format!("The turn waits at its budget: {found}. It goes on after"));
+                    terminal::note(&format!("    tenure {command}\nfrom another terminal; /cancel gives it up.\n"));
                     return Ok(Followed::Rested(self.last));
                 }
                 _ => {}
             }
             let seat = seat(self.context, &self.client, &self.way, self.answers, open, &mut self.lines, &mut self.own);
-            let mut follow = Follow::new(seat, turn.id);
+            let mut follow = Follow::new(seat, turn.id.clone());
             follow.waited(&view.approvals).await?;
             let followed = follow.until_rest(&mut open.stream, None, &mut self.interrupts, None).await?;
             if let Some(exit) = self.took(followed) {

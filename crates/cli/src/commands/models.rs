@@ -5,7 +5,7 @@ use tenure_client::print::{Look, Tone, columns, tamed};
 use tenure_wire::{ModelList, ModelView, PriceView, ProviderView};
 
 use super::Context;
-use crate::{daemon, exit::Exit, terminal};
+use crate::{config, daemon, exit::Exit, models, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,16 +39,28 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
         terminal::Output::Text => {
             let all = arguments.all || arguments.provider.is_some();
             told(&list, all, terminal::stdout_look()).iter().try_for_each(|line| terminal::print_line(line))?;
+            if context.remote.is_none() {
+                tell_unlike(context, &list);
+            }
         }
     }
     Ok(Exit::Ok)
+}
+
+/// What the daemon's environment has else than this shell's, to stderr.
+fn tell_unlike(context: &Context, list: &ModelList) {
+    let Ok(config) = config::read(&context.data) else { return };
+    let Ok(here) = models::catalog(&config, &models::environment) else { return };
+    for difference in models::unlike(&context.data, &config, &here, list) {
+        terminal::tell(&format!("The daemon {difference}; `tenure stop` ends it, and the next one has what is here."));
+    }
 }
 
 /// The table, and what to do about what is missing.
 fn told(list: &ModelList, all: bool, look: Look) -> Vec<String> {
     let shown: Vec<&ModelView> = list.models.iter().filter(|model| all || model.ready).collect();
     let mut lines = table(&shown, look);
-    let mut notes = vec![format!("Sessions that name none have {}.", tamed(&list.default_model))];
+    let mut notes = vec![LEGEND.to_owned(), format!("Sessions that name none have {}.", tamed(&list.default_model))];
     let hidden = list.models.len() - shown.len();
     if hidden > 0 {
         notes.push(format!("{hidden} more are known and cannot be asked now: `tenure models --all`."));
@@ -62,13 +74,16 @@ fn told(list: &ModelList, all: bool, look: Look) -> Vec<String> {
 /// What a provider lacks, shortly: servers on this machine need not run.
 fn lacking(provider: &ProviderView) -> Option<String> {
     let missing = provider.missing.as_deref()?;
-    Some(match (&provider.key_variable, provider.local) {
-        (_, true) => format!("{}: no server answers at {}", provider.name, provider.base_url),
-        (Some(variable), false) => format!("{}: set {variable} for the daemon", provider.name),
-        (None, false) => format!("{}: {missing}", provider.name),
+    let name = &provider.name;
+    Some(match (provider.fault.as_deref(), &provider.key_variable) {
+        (Some("no_server"), _) => format!("{name}: no server answers at {}", provider.base_url),
+        (Some("auth"), _) => format!("{name}: {} wants another key: {missing}", provider.base_url),
+        (None, Some(variable)) if !provider.has_key => format!("{name}: set {variable} for the daemon"),
+        _ => format!("{name}: {missing}"),
     })
 }
 
+const LEGEND: &str = "$ are for a million tokens; + where long requests cost more, ? where it is not known.";
 const HEAD: [&str; 5] = ["MODEL", "WINDOW", "$ IN/OUT", "TAKES", "ALSO"];
 const GAP: &str = "  ";
 
@@ -155,20 +170,25 @@ mod tests {
     fn list() -> ModelList {
         let mut local = model("ollama/a-model-with-a-long-name:70b-q4_K_M", true);
         (local.prices, local.window, local.tool_mode) = (None, None, "schema".into());
-        let provider = |name: &str, local: bool, key_variable: Option<&str>| ProviderView {
+        let provider = |name: &str, fault: Option<&str>, key_variable: Option<&str>| ProviderView {
             name: name.into(),
             wire: "chat".into(),
             base_url: "http://127.0.0.1:8080/v1".into(),
-            local,
+            local: fault.is_some(),
             ready: false,
-            missing: Some("it cannot be reached".into()),
+            missing: Some("HTTP 401".into()),
+            fault: fault.map(str::to_owned),
             has_key: false,
             key_variable: key_variable.map(str::to_owned),
         };
         ModelList {
             default_model: "scripted".into(),
             models: vec![model("openai/gpt-6-luna", false), local],
-            providers: vec![provider("llamacpp", true, None), provider("openai", false, Some("OPENAI_API_KEY"))],
+            providers: vec![
+                provider("llamacpp", Some("no_server"), None),
+                provider("openai", None, Some("OPENAI_API_KEY")),
+                provider("vllm", Some("auth"), None),
+            ],
         }
     }
 
@@ -181,10 +201,12 @@ mod tests {
                 "MODEL                                       WINDOW  $ IN/OUT  TAKES       ALSO",
                 "ollama/a-model-with-a-long-name:70b-q4_K_M  ?       ?         image,file  small…",
                 "",
+                LEGEND,
                 "Sessions that name none have scripted.",
                 "1 more are known and cannot be asked now: `tenure models --all`.",
                 "llamacpp: no server answers at http://127.0.0.1:8080/v1",
                 "openai: set OPENAI_API_KEY for the daemon",
+                "vllm: http://127.0.0.1:8080/v1 wants another key: HTTP 401",
             ]
         );
         for width in [60, 80, 100, 120] {

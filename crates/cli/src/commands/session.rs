@@ -1,14 +1,14 @@
 //! `tenure session`: one session, its conversation, its events, its name, its copies, its end.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tenure_client::{
     Client, Until,
-    print::{Detail, Look, Printer, Tone, money, span, subject, tamed},
+    print::{Detail, Look, Printer, Tone, money, span, subject, tamed, tokens_in},
 };
-use tenure_wire::{End, Event, LOG_DAMAGED, Message, Part, Patch, Role, SessionView};
+use tenure_wire::{End, Event, LOG_DAMAGED, Message, Part, Patch, Role, SessionView, TurnStarted, TurnView};
 use tokio::signal::unix::{SignalKind, signal};
 
 mod copies;
@@ -20,6 +20,7 @@ use crate::{
     count::{counted, within},
     daemon::{self, Way},
     exit::{Exit, Problem},
+    limits::{self, Limits},
     lookup, terminal,
 };
 
@@ -62,9 +63,11 @@ enum Command {
         /// What it is called from now on, on one line
         title: String,
     },
-    /// Give it another folder, model or other labels; not while a turn is open, but for the labels
-    #[command(after_help = "Examples:\n    tenure session change sess_01K9 --workspace .\n    \
-                            tenure session change sess_01K9 --label squad-a --label nightly")]
+    /// Give it another folder, model or other labels, or raise its limits; while a turn is open, labels and limits
+    #[command(after_help = "A turn that has used up its limit goes on when that is raised. Limits are never\n\
+                            lowered.\n\nExamples:\n    tenure session change sess_01K9 --workspace .\n    \
+                            tenure session change sess_01K9 --label squad-a --label nightly\n    \
+                            tenure session change sess_01K9 --max-cost 2.50 --max-steps none")]
     Change {
         /// The session, by its id, the beginning of it, a label or a role
         session: String,
@@ -80,6 +83,8 @@ enum Command {
         /// Take all labels away
         #[arg(long)]
         no_labels: bool,
+        #[command(flatten)]
+        limits: Limits,
     },
     /// Summarize the older part of what its model is shown; the log keeps everything
     Compact {
@@ -88,6 +93,11 @@ enum Command {
     },
     /// Let its interrupted turn go on
     Resume {
+        /// The session, by its id, the beginning of it, a label or a role
+        session: String,
+    },
+    /// Run its last turn again, which failed, expired, was canceled or interrupted
+    Retry {
         /// The session, by its id, the beginning of it, a label or a role
         session: String,
     },
@@ -173,14 +183,16 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
         }
         Command::Messages { session } => messages(context, &client, session).await,
         Command::Rename { session, title } => rename(context, &client, session, title).await,
-        Command::Change { session, workspace, model, labels, no_labels } => {
+        Command::Change { session, workspace, model, labels, no_labels, limits } => {
             let workspace_path = workspace.as_deref().map(copies::folder).transpose()?;
             let labels = (*no_labels || !labels.is_empty()).then(|| labels.clone());
-            let patch = Patch { workspace_path, model: model.clone(), labels, ..Patch::default() };
+            let (model, budgets) = (model.clone(), limits.budgets());
+            let patch = Patch { workspace_path, model, labels, budgets, ..Patch::default() };
             change(context, &client, session, &patch).await
         }
         Command::Compact { session } => compact(context, &client, session).await,
         Command::Resume { session } => resume(context, &client, session).await,
+        Command::Retry { session } => retry(context, &client, session).await,
         Command::Fork { session, at, title, workspace, model, labels } => {
             let (workspace, labels) = (workspace.as_deref(), labels.clone());
             let fork = copies::wanted(*at, title.clone(), workspace, model.clone(), labels)?;
@@ -203,16 +215,40 @@ async fn show(context: &Context, client: &Client, given: &str) -> anyhow::Result
     match context.output {
         terminal::Output::Json => terminal::print_json(&view)?,
         terminal::Output::Text => {
-            described(&view, terminal::stdout_look()).iter().try_for_each(|line| terminal::print_line(line))?
+            let last = last_turn(client, &view).await?;
+            let lines = described(&view, last.as_ref(), terminal::stdout_look());
+            lines.iter().try_for_each(|line| terminal::print_line(line))?
         }
     }
     Ok(Exit::Ok)
 }
 
+/// The turn that ended last, where none is open.
+pub(super) async fn last_turn(client: &Client, view: &SessionView) -> anyhow::Result<Option<TurnView>> {
+    match (&view.turn, &view.last_turn_id) {
+        (None, Some(turn)) => match client.turn(&view.id, turn, Duration::ZERO).await {
+            // A fork or a damaged log may not have it.
+            Err(error) if error.code().is_some() => Ok(None),
+            turn => Ok(Some(turn?)),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// How a turn ended badly, in words; `None` for one that was completed.
+fn bad_end(turn: &TurnView) -> Option<String> {
+    match (turn.status.as_str(), &turn.error) {
+        ("completed", _) => None,
+        (status, Some(error)) => Some(format!("{status}: {} ({})", error.message, error.code)),
+        (status, None) if turn.is_settled() => Some(status.to_owned()),
+        _ => None,
+    }
+}
+
 /// How much room the names of what is shown take.
 const NAMES: usize = 12;
 
-pub(super) fn described(view: &SessionView, look: Look) -> Vec<String> {
+pub(super) fn described(view: &SessionView, last: Option<&TurnView>, look: Look) -> Vec<String> {
     let mut lines = vec![];
     let mut row = |name: &str, value: &str| {
         let value = look.folded_behind(NAMES, &tamed(&value.replace('\n', "⏎")));
@@ -236,7 +272,8 @@ pub(super) fn described(view: &SessionView, look: Look) -> Vec<String> {
     row("updated", &view.updated_at);
     row("events", &view.seq.to_string());
     let usage = &view.usage;
-    row("tokens", &format!("{} in, {} out", usage.input_tokens, usage.output_tokens));
+    let input = tokens_in(usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens);
+    row("tokens", &format!("{input}, {} out", usage.output_tokens));
     row("cost", &money(view.cost_micro_usd));
     if let Some(turn) = &view.turn {
         let active = span(turn.spent.active_ms);
@@ -246,6 +283,13 @@ pub(super) fn described(view: &SessionView, look: Look) -> Vec<String> {
             row("unknown", &format!("{}  {}: {about}", call.id, call.name));
             row("", "A crash cut this call. It is not run again: look whether it did its work.");
         }
+    }
+    if let Some((found, _)) = limits::used_up(view) {
+        row("waits", &format!("its budget is used up: {found}"));
+    }
+    let ended = last.and_then(bad_end);
+    if let Some(how) = &ended {
+        row("last turn", how);
     }
     for queued in &view.queue {
         row("queued", queued);
@@ -258,22 +302,30 @@ pub(super) fn described(view: &SessionView, look: Look) -> Vec<String> {
         let about = subject(&json!({"input": approval.input, "subject": approval.subject}));
         row("waits", &format!("{}  {}: {about}", approval.tool_call_id, approval.name));
     }
-    for (command, what) in next_steps(view) {
-        row("next", &format!("tenure {command} {}", view.id));
+    for (command, what) in next_steps(view, ended.is_some()) {
+        row("next", &format!("tenure {command}"));
         row("", what);
     }
     lines
 }
 
 /// What a person can do where the session does not go on by itself: commands, and what they do.
-fn next_steps(view: &SessionView) -> &'static [(&'static str, &'static str)] {
-    match view.turn.as_ref().map(|turn| turn.status.as_str()) {
-        Some("interrupted") => &[
-            ("session resume", "lets the turn go on; the model is told what is unknown"),
-            ("cancel", "gives the turn up"),
+fn next_steps(view: &SessionView, ended_badly: bool) -> Vec<(String, &'static str)> {
+    let of = |command: &str| format!("{command} {}", view.id);
+    let status = view.turn.as_ref().map(|turn| turn.status.as_str());
+    match (status, limits::used_up(view)) {
+        (_, Some((_, command))) => {
+            vec![(command, "raises it, and the turn goes on"), (of("cancel"), "gives the turn up")]
+        }
+        (Some("interrupted"), _) => vec![
+            (of("session resume"), "lets the turn go on; the model is told what is unknown"),
+            (of("cancel"), "gives the turn up"),
         ],
-        Some("waiting_approval") => &[("approve", "says yes to what waits; `tenure deny` says no")],
-        _ => &[],
+        (Some("waiting_approval"), _) => vec![(of("approve"), "says yes to what waits; `tenure deny` says no")],
+        (None, _) if ended_badly && view.status == "active" => {
+            vec![(of("session retry"), "runs that turn again")]
+        }
+        _ => vec![],
     }
 }
 
@@ -350,16 +402,16 @@ async fn rename(context: &Context, client: &Client, given: &str, title: &str) ->
 
 async fn change(context: &Context, client: &Client, given: &str, patch: &Patch) -> anyhow::Result<Exit> {
     if *patch == Patch::default() {
-        return Err(
-            Problem::usage("nothing is to be changed", "name --workspace, --model, --label or --no-labels").into()
-        );
+        let hint = "name --workspace, --model, --label, --no-labels or a limit such as --max-cost";
+        return Err(Problem::usage("nothing is to be changed", hint).into());
     }
     let session = lookup::session(client, given).await?;
     let view = client.patch(&session, None, patch).await?;
     match context.output {
         terminal::Output::Json => terminal::print_json(&view)?,
         terminal::Output::Text => {
-            described(&view, terminal::stdout_look()).iter().try_for_each(|line| terminal::print_line(line))?
+            let lines = described(&view, None, terminal::stdout_look());
+            lines.iter().try_for_each(|line| terminal::print_line(line))?
         }
     }
     Ok(Exit::Ok)
@@ -466,6 +518,27 @@ async fn resume(context: &Context, client: &Client, given: &str) -> anyhow::Resu
         terminal::Output::Text => terminal::print_line(&format!("{} goes on.", resumed.turn_id))?,
     }
     Ok(Exit::Ok)
+}
+
+async fn retry(context: &Context, client: &Client, given: &str) -> anyhow::Result<Exit> {
+    let session = lookup::session(client, given).await?;
+    let retried = again(client, &session).await?;
+    match context.output {
+        terminal::Output::Json => terminal::print_json(&retried)?,
+        terminal::Output::Text => {
+            terminal::print_line(&format!("{} runs it again.", retried.turn_id))?;
+            terminal::tell(&format!("To follow it: tenure chat --session {session}"));
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// Runs the last turn again.
+pub(super) async fn again(client: &Client, session: &str) -> anyhow::Result<TurnStarted> {
+    let view = client.session(session).await?;
+    let turn = view.turn.map(|open| open.id).or(view.last_turn_id);
+    let none = || Problem::refused("no_turn", "this session has had no turn", "send it a message");
+    Ok(client.retry(session, &turn.ok_or_else(none)?).await?)
 }
 
 async fn end(context: &Context, client: &Client, given: &str, reason: Option<String>) -> anyhow::Result<Exit> {

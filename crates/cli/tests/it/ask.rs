@@ -55,14 +55,49 @@ fn json_gives_every_event_and_a_result() {
     assert!(kinds.contains(&"model_output_delta"), "{kinds:?}");
     let mut fields: Vec<&String> = result.as_object().unwrap().keys().collect();
     fields.sort();
-    let expected =
-        ["cost_micro_usd", "events", "session_id", "status", "steps", "text", "tool_calls", "turn_id", "type"];
+    let expected = [
+        "cost_micro_usd",
+        "events",
+        "session_id",
+        "status",
+        "steps",
+        "stop_reason",
+        "text",
+        "tool_calls",
+        "turn_id",
+        "type",
+    ];
     assert_eq!(fields, expected);
+    assert_eq!(result["stop_reason"], "end_turn");
     assert_eq!((&result["type"], &result["status"]), (&json!("result"), &json!("completed")));
     let numbered = events.iter().filter(|event| event.get("pos").is_none()).count();
     assert_eq!(result["events"], numbered);
     let whole = events.iter().find(|event| event["type"] == "model_output_completed").unwrap();
     assert_eq!(result["text"], whole["data"]["text"]);
+}
+
+#[test]
+fn an_answer_that_was_cut_or_refused_is_told_and_a_pipe_gets_no_abandoned_text() {
+    let folder = Folder::new();
+    let said = |text: &str| (!text.is_empty()).then(|| json!({"text": text}));
+    let step = |text: &str, stop: &str| json!({"do": said(text).into_iter().chain([json!({"stop_reason": stop})]).collect::<Vec<_>>()});
+    for (text, stop, told) in [
+        ("Half", "max_tokens", "The answer was cut: the model reached its output limit."),
+        ("", "refusal", "The model refused to answer"),
+        ("", "end_turn", "The model answered with nothing."),
+    ] {
+        let model = folder.script(&json!({"name": "s", "steps": [step(text, stop)]}));
+        let ran = folder.tenure(&["ask", "--model", &model, "go"]).exits(0);
+        assert!(ran.stderr.contains(told) && ran.stdout.trim() == text, "{stop}: {ran:?}");
+        let ran = folder.tenure(&["ask", "--json", "--model", &model, "go"]).exits(0);
+        assert_eq!(ran.json_lines().last().unwrap()["stop_reason"], stop);
+    }
+    let attempts = json!([{"do": [{"text": "Never mind"}, {"drop": true}]}, {"do": [{"text": "This counts."}]}]);
+    let model = folder.script(&json!({"name": "s", "steps": [{"attempts": attempts}]}));
+    let ran = folder.tenure(&["ask", "--model", &model, "go"]).exits(0);
+    assert_eq!(ran.stdout, "This counts.\n");
+    assert!(ran.stderr.contains("The model's answer was cut (stream_cut)"), "{ran:?}");
+    assert!(ran.stderr.contains(" Trying again"), "{ran:?}");
 }
 
 #[test]
@@ -125,11 +160,12 @@ async fn an_interrupt_cancels_the_turn() {
 async fn a_second_interrupt_leaves_also_when_the_daemon_is_gone() {
     let folder = Folder::new();
     let mut daemon = Daemon::start(folder.data()).await;
-    let model = folder.script(&json!({"name": "s", "steps": [{"do": [{"text": "wait"}, {"stall": true}]}]}));
+    let model = folder.script(&json!({"name": "s", "steps": [{"do": [{"thinking": "wait"}, {"stall": true}]}]}));
     let mut command = folder.command(&["ask", "--model", &model, "go"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let (mut shown, mut told) = (child.stdout.take().unwrap(), BufReader::new(child.stderr.take().unwrap()).lines());
-    shown.read_exact(&mut [0; 4]).unwrap();
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap());
+    told.read_exact(&mut [0; 4]).unwrap();
+    let mut told = told.lines();
     daemon.kill9();
     signal(child.id(), Signal::INT);
     assert!(told.any(|line| line.unwrap() == "Canceling; Ctrl-C again leaves at once."));
@@ -266,4 +302,97 @@ async fn a_session_is_shown_continued_canceled_and_ended() {
     assert!(ran.stdout.trim_start().starts_with(&format!("{last}  session_completed")), "{ran:?}");
     let table = folder.tenure(&["sessions"]).exits(0).stdout;
     assert!(table.contains("completed") && table.contains(session), "{table}");
+}
+
+/// A script that calls a tool, then says that it is done; a thousand tokens cost a cent.
+fn costly(folder: &Folder) -> String {
+    let usage = json!({"usage": {"input_tokens": 2800, "cache_read_tokens": 1200, "cache_write_tokens": 400, "output_tokens": 10}});
+    let read = json!({"call": {"name": "read_file", "input": {"path": "x"}}});
+    folder.script(&json!({
+        "name": "costly", "price": {"input_per_mtok_usd": 10, "output_per_mtok_usd": 10},
+        "steps": [{"do": [read, usage]}, {"do": [{"text": "Done."}]}],
+    }))
+}
+
+#[tokio::test]
+async fn limits_are_set_and_raised_from_the_command_line() {
+    let folder = Folder::new();
+    let model = costly(&folder);
+    let ran = folder.tenure(&["ask", "--model", &model, "--max-cost", "0.02", "go"]).exits(1);
+    assert!(ran.stderr.contains(" of $0.02. With a higher one it runs again: tenure session retry sess_"), "{ran:?}");
+    for command in [&["ask", "--session", "x", "go"][..], &["chat", "--continue"]] {
+        let ran = folder.tenure(&[command, &["--max-steps", "1"]].concat()).exits(2);
+        assert!(ran.stderr.contains("tenure session change SESSION"), "{ran:?}");
+    }
+    let session = folder.tenure(&["sessions", "--json"]).exits(0).json()["sessions"][0]["id"].clone();
+    let session = session.as_str().unwrap();
+    let shown = folder.tenure(&["session", "show", session]).exits(0).stdout;
+    assert!(shown.contains("4400 in (1200 read from cache, 400 written to cache), 10 out"), "{shown}");
+    assert!(shown.contains("last turn   expired"), "{shown}");
+    assert!(shown.contains(&format!("next        tenure session retry {session}\n")), "{shown}");
+    let ran = folder.tenure(&["session", "change", session, "--max-cost", "0.01"]).exits(4);
+    assert!(ran.stderr.contains("budget_lowered") && ran.stderr.contains("name a higher limit, or `none`"), "{ran:?}");
+    folder.tenure(&["session", "change", session, "--max-cost", "none"]).exits(0);
+    let retried = folder.tenure(&["session", "retry", session, "--json"]).exits(0).json();
+    let ran = folder.tenure(&["ask", "--session", session, "--json", "and?"]).exits(0);
+    let messages = folder.tenure(&["session", "messages", session, "--json"]).exits(0).json();
+    let of_retry = messages["messages"].as_array().unwrap().iter().filter(|one| one["turn_id"] == retried["turn_id"]);
+    assert!(of_retry.clone().any(|one| one["parts"][0]["text"] == "Done."), "{ran:?} {messages}");
+}
+
+#[tokio::test]
+async fn a_turn_that_waits_for_its_budget_names_the_command_that_lets_it_go_on() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(folder.data()).await;
+    let budgets = Some(tenure_wire::Budgets { max_steps: Some(Some(1)), ..Default::default() });
+    let create = tenure_wire::CreateSession {
+        workspace_path: folder.workspace().display().to_string(),
+        model: Some(costly(&folder)),
+        budgets,
+        ..Default::default()
+    };
+    let session = daemon.client().create(&create).await.unwrap().session_id;
+    let watcher = Watcher::start(&daemon, &session);
+    daemon.send(&session, "go").await;
+    watcher.wait_for_type("budget_reached").await;
+    let command = format!("tenure session change {session} --max-steps MORE");
+    let ran = folder.tenure(&["ask", "--session", &session, "and?"]).exits(4);
+    assert!(ran.stderr.contains("1 of 1 steps") && ran.stderr.contains(&command), "{ran:?}");
+    let shown = folder.tenure(&["session", "show", &session]).exits(0).stdout;
+    assert!(shown.contains(&format!("next        {command}\n")), "{shown}");
+    folder.tenure(&["session", "change", &session, "--max-steps", "9"]).exits(0);
+    watcher.wait_for_type("turn_completed").await;
+}
+
+#[test]
+fn a_failed_turn_is_told_and_run_again() {
+    let folder = Folder::new();
+    let gone = json!([{"do": [{"error": {"kind": "auth", "message": "no key"}}]}]);
+    let model = folder.script(&json!({"name": "f", "steps": gone}));
+    folder.tenure(&["ask", "--model", &model, "go"]).exits(1);
+    let session = folder.tenure(&["sessions", "--json"]).exits(0).json()["sessions"][0]["id"].clone();
+    let session = session.as_str().unwrap();
+    let shown = folder.tenure(&["session", "show", session]).exits(0).stdout;
+    assert!(shown.contains("last turn   failed: no key (auth)"), "{shown}");
+    assert!(shown.contains(&format!("tenure session retry {session}")), "{shown}");
+    let retried = folder.tenure(&["session", "retry", session, "--json"]).exits(0).json();
+    let view = folder.tenure(&["session", "show", session, "--json"]).exits(0).json();
+    assert_eq!(view["last_turn_id"], retried["turn_id"], "{view}");
+    // In a chat its end is followed.
+    let mut command = folder.command(&["chat", "--session", session]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"/retry\n").unwrap();
+    let ran = Ran::of(child.wait_with_output().unwrap()).exits(1);
+    assert!(ran.stderr.contains("The turn failed: no key (auth)"), "{ran:?}");
+}
+
+#[test]
+fn a_limit_on_money_that_cannot_work_is_told() {
+    let folder = Folder::new();
+    folder.config("[providers.box]\nbase_url = \"https://box.example/v1\"\nkey_variable = \"BOX_KEY\"\n");
+    let arguments = ["ask", "--model", "box/m", "go", "--max-cost", "1"];
+    let ran = folder.tenure(&arguments).exits(1);
+    assert!(ran.stderr.contains("The price of box/m is not known, so --max-cost cannot stop it"), "{ran:?}");
+    let ran = folder.tenure(&arguments[..4]).exits(1);
+    assert!(!ran.stderr.contains("--max-cost"), "{ran:?}");
 }

@@ -279,3 +279,57 @@ async fn a_long_conversation_is_summarized_when_asked() {
     assert_eq!(compacted["data"]["trigger"], "asked");
     assert!(compacted["data"]["tokens_after"].as_u64() < compacted["data"]["tokens_before"].as_u64());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_tells_what_answers_and_what_does_not() {
+    let refusing = FakeVendor::with(|_, _| Answer::json(401, &json!({ "error": { "message": "who are you?" } }))).await;
+    let dead = {
+        let vendor = FakeVendor::start().await;
+        vendor.url("")
+    };
+    let doctor = |folder: &Folder, variables: &[(&str, &str)]| {
+        let mut command = folder.command(&["doctor", "--json"]);
+        Ran::of(command.envs(variables.iter().copied()).output().unwrap()).json()
+    };
+    let folder = Folder::new();
+    let told = doctor(&folder, &[("OLLAMA_HOST", &refusing.url(""))]);
+    let found = check(&told, "ollama")["found"].as_str().unwrap();
+    assert!(found.contains("answers, and does not let us in: HTTP 401: who are you?"), "{told}");
+    for (variable, name) in
+        [("OLLAMA_HOST", "ollama"), ("OPENAI_BASE_URL", "openai"), ("ANTHROPIC_BASE_URL", "anthropic")]
+    {
+        let told = doctor(&folder, &[(variable, &dead)]);
+        let check = check(&told, name);
+        let found = check["found"].as_str().unwrap();
+        assert_eq!(check["state"], "warning", "{check}");
+        assert!(found.starts_with("nobody answers at ") && found.contains(variable), "{check}");
+        assert!(check["hint"].as_str().unwrap().contains(variable), "{check}");
+    }
+    let told = doctor(&folder, &[("OPENAI_API_KEY", &format!("{KEY}\rx"))]);
+    assert_eq!(check(&told, "openai")["state"], "wrong", "{told}");
+    assert!(!told.to_string().contains(KEY));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_daemon_has_else_than_the_shell_is_told() {
+    let vendor = FakeVendor::with(|_, _| Answer::json(401, &json!({ "error": "no" }))).await;
+    let folder = Folder::new();
+    let with = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let mut command = folder.command(arguments);
+        Ran::of(command.envs(variables.iter().copied()).output().unwrap())
+    };
+    let (url, key) = (vendor.url("/v1"), ("OPENAI_API_KEY", KEY));
+    let told = with(&["models"], &[("OPENAI_BASE_URL", &url), key]).exits(0);
+    assert!(told.stdout.contains("wants another key: HTTP 401"), "{told:?}");
+    assert!(!told.stderr.contains("this shell"), "{told:?}");
+    for command in ["doctor", "models"] {
+        let told = with(&[command], &[("OPENAI_BASE_URL", "http://127.0.0.1:1/v1"), ("OPENAI_API_KEY", "another")]);
+        let told = format!("{}{}", told.stdout, told.stderr);
+        let differs = format!("reaches openai at {url}, and this shell names http://127.0.0.1:1/v1");
+        assert!(told.contains(&differs) && told.contains("has another key for openai than this shell"), "{told}");
+        assert!(!told.contains(KEY), "{told}");
+    }
+    // What the daemon has counts, also where this shell has nothing.
+    let told = with(&["doctor", "--json"], &[]).json();
+    assert!(check(&told, "openai")["found"].as_str().unwrap().contains("does not let us in"), "{told}");
+}

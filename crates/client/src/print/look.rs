@@ -161,8 +161,22 @@ pub fn tamed(text: &str) -> String {
 pub fn money(micro_usd: Option<u64>) -> String {
     match micro_usd {
         None => "unknown".into(),
-        Some(micro) => format!("${}.{:04}", micro / 1_000_000, micro % 1_000_000 / 100),
+        // From a cent on, hundredths of a cent are enough; what is less is shown whole, so that it does not look free.
+        Some(micro) if micro >= 10_000 => written(micro.saturating_add(50) / 100 * 100, 4),
+        Some(micro) => written(micro, 4),
     }
+}
+
+/// An exact amount.
+pub fn dollars(micro_usd: u64) -> String {
+    written(micro_usd, 2)
+}
+
+/// With as many digits behind the point as it needs, and not fewer than these.
+fn written(micro_usd: u64, digits_min: usize) -> String {
+    let fraction = format!("{:06}", micro_usd % 1_000_000);
+    let needed = fraction.trim_end_matches('0').len().max(digits_min);
+    format!("${}.{}", micro_usd / 1_000_000, &fraction[..needed])
 }
 
 /// A span of time as people write it.
@@ -225,7 +239,12 @@ mod tests {
 
     #[test]
     fn money_and_time() {
-        assert_eq!([money(None), money(Some(0)), money(Some(1_234_567))], ["unknown", "$0.0000", "$1.2345"]);
+        assert_eq!([money(None), money(Some(0)), money(Some(1_234_567))], ["unknown", "$0.0000", "$1.2346"]);
+        assert_eq!(
+            [270, 60, 1_200, 99_999].map(|micro| money(Some(micro))),
+            ["$0.00027", "$0.00006", "$0.0012", "$0.1000"]
+        );
+        assert_eq!([34_000, 30_000, 2_500_000, 1].map(dollars), ["$0.034", "$0.03", "$2.50", "$0.000001"]);
         let spans = [999, 1_250, 61_000, 7_200_000, 200_000_000].map(span);
         assert_eq!(spans, ["999 ms", "1.2 s", "1 min", "2 h", "2 d"]);
     }

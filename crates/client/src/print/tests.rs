@@ -7,12 +7,16 @@ use super::*;
 fn event(seq: u64, wire_type: &str, data: Value) -> Event {
     let session_id = "sess_1".into();
     let (pos, turn_id, actor) = (None, None, None);
-    Event { seq, pos, ts: String::new(), session_id, turn_id, wire_type: wire_type.into(), actor, data }
+    let ts = "2026-01-01T00:00:00Z".into();
+    Event { seq, pos, ts, session_id, turn_id, wire_type: wire_type.into(), actor, data }
 }
 
 /// All text of both channels in order; the answer's stands in brackets.
 fn show(look: Look, detail: Detail, events: &[(&str, Value)]) -> String {
-    let mut printer = Printer::new(look, detail);
+    shown_by(Printer::new(look, detail), events)
+}
+
+fn shown_by(mut printer: Printer, events: &[(&str, Value)]) -> String {
     let mut pieces = vec![];
     for (at, (wire_type, data)) in events.iter().enumerate() {
         pieces.extend(printer.event(&event(at as u64 + 1, wire_type, data.clone())));
@@ -133,7 +137,7 @@ fn the_next_attempt_is_shown_whole() {
             ("model_output_delta", again),
             ("model_output_completed", json!({"step": 1, "attempt": 2, "text": "B"})),
         ],
-        "[A][\n]The model's answer was cut (interrupted): stopped\n[B][\n]",
+        "[A][\n]The model's answer was cut (interrupted): stopped. What was said of it does not count.\n[B][\n]",
     );
 }
 
@@ -151,8 +155,83 @@ fn a_failed_attempt_that_ends_the_turn_is_told_once() {
             ),
         ],
         "The turn failed: no such model (unknown_model)\n\
-         The model's answer was cut (unknown_model): no such model\n✗ shell  not run: the turn was canceled\n",
+         The model could not be asked (unknown_model): no such model. Trying again.\n✗ shell  not run: the turn was canceled\n",
     );
+}
+
+fn failed(kind: &str, text: &str, retry_at: &str) -> (&'static str, Value) {
+    let reason = json!({"kind": kind, "message": "HTTP 429"});
+    ("model_attempt_failed", json!({"reason": reason, "text": text, "retry_at": retry_at}))
+}
+
+#[test]
+fn what_is_tried_again_says_when_and_the_same_is_not_told_twice() {
+    let same = |at: &str| failed("rate_limited", "", at);
+    story(
+        &[
+            same("2026-01-01T00:00:12.300Z"),
+            same("2026-01-01T00:01:30Z"),
+            failed("network", "", "2026-01-01T00:00:02Z"),
+            failed("stream_cut", "Hel", "2026-01-01T00:00:01Z"),
+            ("model_output_completed", json!({"step": 1, "attempt": 5, "text": "Hello", "stop_reason": "end_turn"})),
+            same("2026-01-01T00:00:00.100Z"),
+        ],
+        "The model could not be asked (rate_limited): HTTP 429. Trying again in 12 s.\n\
+         The same once more (rate_limited). Trying again in 1 min.\n\
+         The model could not be asked (network): HTTP 429. Trying again in 2 s.\n\
+         The model's answer was cut (stream_cut): HTTP 429. What was said of it does not count. Trying again in 1 s.\n\
+         [Hello][\n]The model could not be asked (rate_limited): HTTP 429. Trying again.\n",
+    );
+}
+
+#[test]
+fn where_only_whole_answers_are_wanted_abandoned_text_is_not_shown() {
+    let events = [
+        ("model_output_delta", delta("Hel", 0)),
+        failed("stream_cut", "Hel", "2026-01-01T00:00:01Z"),
+        ("model_output_delta", json!({"step": 1, "attempt": 2, "offset": 0, "text": "Good"})),
+        ("model_output_completed", json!({"step": 1, "attempt": 2, "text": "Good day", "stop_reason": "end_turn"})),
+    ];
+    assert_eq!(
+        shown_by(Printer::new(Look::PLAIN, Detail::Story).answered(Answered::Whole), &events),
+        "The model's answer was cut (stream_cut): HTTP 429. Trying again in 1 s.\n[Good day][\n]"
+    );
+}
+
+#[test]
+fn an_answer_that_is_not_one_is_told() {
+    let done = |text: &str, stop: &str| json!({"step": 1, "attempt": 1, "text": text, "stop_reason": stop});
+    for (text, stop, told) in [
+        ("Hel", "max_tokens", "[Hel][\n]The answer was cut: the model reached its output limit.\n"),
+        ("", "refusal", "The model refused to answer, or its vendor's filter stopped the answer.\n"),
+        ("", "end_turn", "The model answered with nothing.\n"),
+        ("", "other", "The model answered with nothing.\n"),
+        ("Hi", "end_turn", "[Hi][\n]"),
+    ] {
+        story(&[("model_output_completed", done(text, stop))], told);
+    }
+    let mut call = done("", "tool_use");
+    call["tool_calls"] = json!([{"name": "shell"}]);
+    story(&[("model_output_completed", call)], "");
+}
+
+#[test]
+fn a_budget_is_told_in_its_units_with_the_command_that_raises_it() {
+    let reached = |budget: &str, used: u64, limit: u64| {
+        ("budget_reached", json!({"reached": {"budget": budget, "used": used, "limit": limit}}))
+    };
+    story(
+        &[reached("money", 34_000, 30_000), reached("duration", 61_000, 60_000), reached("tool_calls", 5, 5)],
+        "A budget is used up: $0.034 of $0.03. To raise it: tenure session change sess_1 --max-cost MORE\n\
+         A budget is used up: 1 min of 1 min. To raise it: tenure session change sess_1 --max-time MORE\n\
+         A budget is used up: 5 of 5 tool calls. To raise it: tenure session change sess_1 --max-calls MORE\n",
+    );
+}
+
+#[test]
+fn all_tokens_that_were_sent_are_counted() {
+    assert_eq!(tokens_in(2800, 1200, 400), "4400 in (1200 read from cache, 400 written to cache)");
+    assert_eq!([tokens_in(7, 0, 0), tokens_in(7, 1, 0)], ["7 in", "8 in (1 read from cache)"]);
 }
 
 #[test]
@@ -179,7 +258,7 @@ fn approvals_outcomes_and_ends() {
         "? verify needs a yes:  make a && make b\n  verify: approved (session)\n  shell: denied: no\n→ apply_patch  x, y\n\
          ? shell  whether it took effect is unknown; it was not run again\n✗ shell  not run: denied\n\
          The daemon was stopped in the middle of this turn. shell: unknown, write_file: not started\n\
-         The turn ended at its budget: steps 8 of 8\nThe turn was canceled: enough; still there: sleep (7)\nVerified.\n",
+         The turn ended at its budget: 8 of 8 steps. With a higher one it runs again: tenure session retry sess_1\nThe turn was canceled: enough; still there: sleep (7)\nVerified.\n",
     );
 }
 

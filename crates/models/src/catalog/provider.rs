@@ -144,6 +144,8 @@ pub struct Provider {
     endpoint: Arc<Endpoint>,
     /// At its built-in address a vendor lets nobody in without a key; and who names a variable for it means it.
     needs_key: bool,
+    /// The variable that names another address than the built-in one.
+    url_variable: Option<&'static str>,
     takes: Vec<PartKind>,
     aliases: &'static [(&'static str, &'static str)],
 }
@@ -176,8 +178,9 @@ impl BuiltIn {
         config: ProviderConfig,
         variable: &impl Fn(&str) -> Option<String>,
     ) -> Result<Provider, Mistake> {
-        let from_variable = self.url_variables.iter().find_map(|name| set(variable, name));
-        let elsewhere = config.base_url.clone().or_else(|| from_variable.map(|url| self.with_version(&url)));
+        let from_variable = self.url_variables.iter().find_map(|name| Some((*name, set(variable, name)?)));
+        let url_variable = from_variable.as_ref().map(|(name, _)| *name).filter(|_| config.base_url.is_none());
+        let elsewhere = config.base_url.clone().or_else(|| from_variable.map(|(_, url)| self.with_version(&url)));
         let base_url =
             checked(self.name, elsewhere.as_deref().unwrap_or(self.base_url), config.wire.unwrap_or(self.wire))?;
         let moved = base_url.trim_end_matches('/') != self.base_url;
@@ -202,6 +205,7 @@ impl BuiltIn {
             wire: config.wire.unwrap_or(wire),
             endpoint: Arc::new(endpoint),
             needs_key: says_variable || (!self.key_variables.is_empty() && !moved),
+            url_variable: url_variable.filter(|_| moved),
             takes: self.takes.to_vec(),
             aliases: self.aliases,
         })
@@ -245,7 +249,8 @@ fn own(name: &str, config: ProviderConfig, variable: &impl Fn(&str) -> Option<St
         headers: sendable(name, config.headers)?,
         proxy: usable(name, config.proxy)?,
     };
-    Ok(Provider { wire, needs_key, endpoint: Arc::new(endpoint), takes: ALL_PARTS.to_vec(), aliases: &[] })
+    let (takes, endpoint) = (ALL_PARTS.to_vec(), Arc::new(endpoint));
+    Ok(Provider { wire, needs_key, url_variable: None, endpoint, takes, aliases: &[] })
 }
 
 impl Provider {
@@ -264,6 +269,11 @@ impl Provider {
     /// The variable that its key is looked for in.
     pub fn key_variable(&self) -> Option<&str> {
         self.endpoint.key_variable.as_deref()
+    }
+
+    /// The variable that gave its address, where that is not the built-in one.
+    pub fn url_variable(&self) -> Option<&'static str> {
+        self.url_variable
     }
 
     pub fn has_key(&self) -> bool {

@@ -79,7 +79,7 @@ fn prices(prices: Prices) -> PriceView {
 }
 
 fn provider(listed: ListedProvider) -> ProviderView {
-    let ListedProvider { name, wire, base_url, is_local, has_key, key_variable, missing } = listed;
+    let ListedProvider { name, wire, base_url, is_local, has_key, key_variable, missing, fault } = listed;
     ProviderView {
         name,
         wire: word(&wire),
@@ -87,6 +87,7 @@ fn provider(listed: ListedProvider) -> ProviderView {
         local: is_local,
         ready: missing.is_none(),
         missing,
+        fault: fault.map(|kind| kind.code().to_owned()),
         has_key,
         key_variable,
     }

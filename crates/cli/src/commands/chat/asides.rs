@@ -11,7 +11,9 @@ const SESSIONS_SHOWN: usize = 10;
 
 pub async fn show(client: &Client, id: &str) -> anyhow::Result<()> {
     let view = client.session(id).await?;
-    session::described(&view, terminal::stderr_look()).iter().for_each(|line| terminal::note(&format!("{line}\n")));
+    let last = session::last_turn(client, &view).await?;
+    let lines = session::described(&view, last.as_ref(), terminal::stderr_look());
+    lines.iter().for_each(|line| terminal::note(&format!("{line}\n")));
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use tenure_client::print::tamed;
 use tenure_wire::{Approve, Cancel, Fork, Patch, Verdict};
 
-use super::{Chat, asides};
+use super::{Chat, asides, session};
 use crate::{
     daemon,
     slash::{self, Slash},
@@ -73,6 +73,7 @@ impl Chat<'_> {
                 Some(turn) => drop(client.resume(&session, &turn.id).await?),
                 None => terminal::note("No turn is open.\n"),
             },
+            Slash::Retry => drop(session::again(client, &session).await?),
             Slash::Help | Slash::Exit | Slash::Sessions | Slash::New => {}
         }
         Ok(())

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use tenure_client::discover;
-use tenure_core::model::Fault;
+use tenure_core::model::{Fault, FaultKind};
 use tenure_models::{
     catalog::{Catalog, Provider},
     entry::ToolMode,
     probe::{self, ToolSupport},
 };
 
-use super::{Check, ok, warning, wrong};
+use super::{Check, State, ok, warning, wrong};
 use crate::{
     config::{self, Config},
     models,
@@ -22,22 +22,31 @@ const NAMED_MAX: usize = 8;
 pub async fn checks(data: &Path) -> Vec<Check> {
     // A file that cannot be read is told elsewhere.
     let Ok(config) = config::read(data) else { return vec![] };
-    let catalog = match models::catalog(&config, &models::environment) {
+    let here = match models::catalog(&config, &models::environment) {
         Ok(catalog) => catalog,
         Err(problem) => return vec![wrong("models", problem.to_string(), "mend or unset that variable")],
     };
-    let doctor = Doctor { catalog: &catalog, config: &config, file: data.join(config::FILE).display().to_string() };
+    // What a daemon has counts more than what the next one would have.
+    let started_with = models::of_daemon(data);
+    let of_daemon = started_with.as_ref().and_then(|all| models::catalog(&config, &|name| all.get(name).cloned()).ok());
+    let default = match &started_with {
+        Some(all) => all.get("TENURE_DEFAULT_MODEL").cloned(),
+        None => models::environment("TENURE_DEFAULT_MODEL"),
+    };
+    let file = data.join(config::FILE).display().to_string();
+    let doctor = Doctor { catalog: of_daemon.as_ref().unwrap_or(&here), config: &config, default, file };
     let mut checks = Vec::new();
     let (mut absent, mut usable) = (Vec::new(), false);
-    for provider in catalog.providers() {
-        let told = match provider.is_local() && provider.lists() {
-            true => doctor.server(provider).await,
-            false => doctor.vendor(provider),
+    for provider in doctor.catalog.providers() {
+        let told = match doctor.unsendable_key(provider) {
+            Some(check) => Told::Checks(vec![check]),
+            None if provider.is_local() && provider.lists() => doctor.server(provider).await,
+            None => doctor.vendor(provider).await,
         };
         match told {
             Told::Absent(what) => absent.push(what),
             Told::Checks(told) => {
-                usable = true;
+                usable |= told.iter().any(|check| check.state == State::Ok);
                 checks.extend(told);
             }
         }
@@ -46,13 +55,15 @@ pub async fn checks(data: &Path) -> Vec<Check> {
         checks.push(ok("not set up", absent.join("; ")));
     }
     checks.insert(0, doctor.default_model(usable));
-    checks.extend(of_daemon(data, &catalog).await);
+    checks.extend(unlike(data, &config, &here).await);
     checks
 }
 
 struct Doctor<'a> {
     catalog: &'a Catalog,
     config: &'a Config,
+    /// What the environment says of the default model.
+    default: Option<String>,
     file: String,
 }
 
@@ -65,7 +76,7 @@ enum Told {
 
 impl Doctor<'_> {
     fn default_model(&self, usable: bool) -> Check {
-        let said = std::env::var("TENURE_DEFAULT_MODEL").ok().filter(|name| !name.is_empty());
+        let said = self.default.clone().filter(|name| !name.is_empty());
         let said = said.or_else(|| self.config.default_model.clone());
         match models::default_model(self.catalog, said.as_deref()) {
             Err(problem) => wrong("models", problem.to_string(), "`tenure models` lists them"),
@@ -80,34 +91,96 @@ impl Doctor<'_> {
 
     /// Whether the user has said anything of it.
     fn is_said(&self, provider: &Provider) -> bool {
-        self.config.providers.contains_key(provider.name())
+        provider.url_variable().is_some()
+            || self.config.providers.contains_key(provider.name())
             || self.config.models.keys().any(|name| name.split_once('/').is_some_and(|(of, _)| of == provider.name()))
     }
 
-    fn vendor(&self, provider: &Provider) -> Told {
+    /// Whether its address was chosen by the user.
+    fn is_placed(&self, provider: &Provider) -> bool {
+        let in_file = self.config.providers.get(provider.name()).is_some_and(|said| said.base_url.is_some());
+        in_file || provider.url_variable().is_some()
+    }
+
+    fn has_key_in_file(&self, provider: &Provider) -> bool {
+        self.config.providers.get(provider.name()).is_some_and(|said| said.key.is_some())
+    }
+
+    /// A key that no header may hold; blanks around it are not taken for part of it.
+    fn unsendable_key(&self, provider: &Provider) -> Option<Check> {
+        let endpoint = provider.endpoint();
+        endpoint.key.as_ref().filter(|key| key.chars().any(|c| c.is_control() || c.is_whitespace()))?;
+        let (of, hint) = match (self.has_key_in_file(provider), provider.key_variable()) {
+            (false, Some(variable)) => {
+                (variable.to_owned(), format!("set {variable} again without it, then `tenure stop`"))
+            }
+            _ => {
+                ("config.toml".to_owned(), format!("mend `key` under [providers.{}] in {}", provider.name(), self.file))
+            }
+        };
+        let found = format!("the key of {of} has a blank or the end of a line in its middle: it cannot be sent");
+        Some(wrong(provider.name().to_owned(), found, hint))
+    }
+
+    async fn vendor(&self, provider: &Provider) -> Told {
         let (name, variable) = (provider.name().to_owned(), provider.key_variable().unwrap_or("a key"));
         let place = provider.endpoint().shown_url();
-        let in_file = self.config.providers.get(provider.name()).is_some_and(|said| said.key.is_some());
+        let with = match () {
+            () if self.has_key_in_file(provider) => "with the key of config.toml".to_owned(),
+            () if provider.has_key() => format!("with the key of {variable}"),
+            () => "without a key".to_owned(),
+        };
         match provider.missing() {
-            None if in_file => Told::Checks(vec![ok(name, format!("{place}, with the key of config.toml"))]),
-            None if provider.has_key() => Told::Checks(vec![ok(name, format!("{place}, with the key of {variable}"))]),
-            None => Told::Checks(vec![ok(name, format!("{place}, without a key"))]),
             Some(_) if self.is_said(provider) => {
                 let hint = format!("set {variable} for the daemon, or `key` under [providers.{name}] in {}", self.file);
                 Told::Checks(vec![warning(name, "its key is missing", hint)])
             }
             Some(_) => Told::Absent(format!("{name} ({variable})")),
+            None => {
+                let refused = if self.is_placed(provider) { self.catalog.offered(provider).await.err() } else { None };
+                let check = refused.and_then(|fault| self.unusable(provider, &fault));
+                Told::Checks(vec![check.unwrap_or_else(|| ok(name, format!("{place}, {with}")))])
+            }
+        }
+    }
+
+    /// What is wrong with an address that was asked in vain; one that answers with something else may still do.
+    fn unusable(&self, provider: &Provider, fault: &Fault) -> Option<Check> {
+        let (name, place) = (provider.name().to_owned(), provider.endpoint().shown_url());
+        let said = provider.url_variable().unwrap_or("base_url");
+        match fault.kind {
+            FaultKind::Auth => {
+                let hint = match provider.key_variable() {
+                    Some(variable) => format!("set {variable} for the daemon"),
+                    None => format!("set `key` or `key_variable` under [providers.{name}] in {}", self.file),
+                };
+                Some(warning(name, format!("{place} answers, and does not let us in: {}", fault.message), hint))
+            }
+            kind if is_silence(kind) => {
+                let hint = match provider.url_variable() {
+                    Some(variable) => format!("start its server, or mend {variable}, then `tenure stop`"),
+                    None => format!("start its server, or mend base_url under [providers.{name}] in {}", self.file),
+                };
+                Some(warning(name, format!("nobody answers at {place} ({said}): {}", fault.message), hint))
+            }
+            _ => None,
         }
     }
 
     async fn server(&self, provider: &Provider) -> Told {
         let (name, place) = (provider.name().to_owned(), provider.endpoint().shown_url());
         match self.catalog.offered(provider).await {
-            Err(_) if !self.is_said(provider) => Told::Absent(format!("{name} (no server at {place})")),
-            Err(fault) => {
-                let hint = format!("start its server, or mend base_url under [providers.{name}] in {}", self.file);
-                Told::Checks(vec![warning(name, fault.message, hint)])
+            Err(fault) if !self.is_said(provider) && is_silence(fault.kind) => {
+                Told::Absent(format!("{name} (no server at {place})"))
             }
+            Err(fault) => match self.unusable(provider, &fault) {
+                Some(check) => Told::Checks(vec![check]),
+                None if !self.is_said(provider) => Told::Absent(format!("{name} (no server of models at {place})")),
+                None => {
+                    let found = format!("what answers at {place} does not list models: {}", fault.message);
+                    Told::Checks(vec![warning(name, found, "see that it is the address of a server of models")])
+                }
+            },
             Ok(ids) if ids.is_empty() => {
                 Told::Checks(vec![warning(name, format!("{place} answers and has no model"), "give it one")])
             }
@@ -166,15 +239,17 @@ fn named(ids: &[String]) -> String {
     text
 }
 
+/// Nobody was there, or nobody who speaks.
+fn is_silence(kind: FaultKind) -> bool {
+    use FaultKind::{Network, NoServer, StreamCut, StreamStalled, Tls};
+    matches!(kind, NoServer | Network | Tls | StreamCut | StreamStalled)
+}
+
 /// A daemon keeps the environment that it was started with.
-async fn of_daemon(data: &Path, catalog: &Catalog) -> Vec<Check> {
+async fn unlike(data: &Path, config: &Config, here: &Catalog) -> Vec<Check> {
     let Ok((client, _)) = discover::find(data).await else { return vec![] };
     let Ok(list) = client.models(None).await else { return vec![] };
-    let here = |name: &str| catalog.provider(name).is_some_and(Provider::has_key);
-    let lacking = list.providers.into_iter().filter(|provider| !provider.has_key && here(&provider.name));
-    let told = |name: String| {
-        let hint = "`tenure stop`: the next command starts one with the environment of here";
-        warning("daemon", format!("the one that runs has no key for {name}, which is here"), hint)
-    };
-    lacking.map(|provider| told(provider.name)).collect()
+    let hint = "`tenure stop`: the next command starts one with the environment of here";
+    let told = |difference: String| warning("daemon", format!("the one that runs {difference}"), hint);
+    models::unlike(data, config, here, &list).into_iter().map(told).collect()
 }

@@ -246,6 +246,7 @@ pub(super) fn models() -> wire::ModelList {
         local: false,
         ready: false,
         missing: Some(missing.into()),
+        fault: None,
         has_key: false,
         key_variable: Some("ANTHROPIC_API_KEY".into()),
     };
