@@ -525,6 +525,7 @@ mod tests {
             ("[providers.openai]\nurl = \"x\"", "/d/config.toml:2: ", "unknown field `url`"),
             ("[providers.openai]\nwire = \"soap\"", "/d/config.toml:2: ", "unknown variant `soap`"),
             ("\n[providers.box]\nkey = \"x\"", "/d/config.toml:2: ", "base_url is missing"),
+            ("[providers.box]\nbase_url = \"http://x\"\nproxy = \"x\"", "/d/config.toml:1: ", "a proxy is an address"),
             ("[providers]\nopenai.base_url = \"ftp://x\"", "/d/config.toml:2: ", "begins with http"),
             ("[providers.\"a b\"]\nbase_url = \"http://x\"", "/d/config.toml:1: ", "letters, digits"),
             ("[models.\"openai/x\"]\nwindow = -1", "/d/config.toml:2: ", "-1"),

@@ -7,6 +7,7 @@ use tenure_client::discover;
 use tenure_models::{
     Registry as _,
     catalog::{Catalog, ProviderConfig},
+    vendor::shown_url,
 };
 
 use tenure_wire::ModelList;
@@ -59,7 +60,10 @@ pub fn catalog(config: &Config, variable: Variable<'_>) -> Result<Catalog, Probl
     Catalog::new(config.catalog(), variable).map_err(|mistake| {
         // The file was looked at when it was read.
         let message = format!("the environment does not fit: {mistake}");
-        Problem::usage(message, "mend or unset the variable of that provider, such as OLLAMA_HOST")
+        Problem::usage(
+            message,
+            "mend or unset the variable that gives its address, such as ANTHROPIC_BASE_URL or OLLAMA_HOST",
+        )
     })
 }
 
@@ -96,7 +100,7 @@ pub fn shown_providers(config: &Config) -> Value {
     let one = |provider: &ProviderConfig| {
         json!({
             "wire": provider.wire,
-            "base_url": provider.base_url,
+            "base_url": provider.base_url.as_deref().map(shown_url),
             "key": provider.key.as_ref().map(|_| "hidden"),
             "key_variable": provider.key_variable,
             "headers": provider.headers.keys().collect::<Vec<_>>(),

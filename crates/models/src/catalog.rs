@@ -53,9 +53,9 @@ pub struct ModelConfig {
     pub effort: Option<Effort>,
     /// whether its reasoning is sent back to it
     pub sends_reasoning: Option<bool>,
-    /// how long the first byte of a reply may take
+    /// how long the first byte of a reply may take: 5 minutes if it is not said, 15 for a server on this machine
     pub first_byte_ms: Option<u64>,
-    /// how long it may be silent in the middle of a reply
+    /// how long it may be silent in the middle of a reply, also while it thinks: a minute if it is not said
     pub between_bytes_ms: Option<u64>,
 }
 

@@ -29,7 +29,7 @@ use crate::{
     tokens,
 };
 
-pub use transport::{Endpoint, Transport};
+pub use transport::{Endpoint, Transport, shown_url};
 
 /// A vendor's format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -92,7 +92,7 @@ impl Arguments {
     fn wanted(&self) -> anyhow::Result<SessionFilter> {
         let folder = if self.here { Some(Path::new(".")) } else { self.workspace.as_deref() };
         let named = |folder: &Path| {
-            let hint = "name a folder, such as --workspace /home/me/project";
+            let hint = "name a folder, such as --workspace ../project";
             let fault = |error| Problem::usage(format!("{} is no folder: {error}", folder.display()), hint);
             resolved(folder).map(|path| path.display().to_string()).map_err(fault)
         };

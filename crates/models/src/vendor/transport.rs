@@ -75,12 +75,7 @@ impl Endpoint {
 
     /// The address without what may be secret in it.
     pub fn shown_url(&self) -> String {
-        let Ok(mut url) = reqwest::Url::parse(&self.base_url) else { return self.base_url.clone() };
-        // Both only fail for addresses without a host, which were refused before.
-        let _ = url.set_password(None);
-        let _ = url.set_username("");
-        url.set_query(None);
-        url.to_string().trim_end_matches('/').to_owned()
+        shown_url(&self.base_url)
     }
 
     /// Whether it runs on this machine: it costs nothing, takes its time to load a model, and needs no proxy.
@@ -128,6 +123,16 @@ impl Endpoint {
         }
         Ok(headers)
     }
+}
+
+/// An address without what may be secret in it.
+pub fn shown_url(base_url: &str) -> String {
+    let Ok(mut url) = reqwest::Url::parse(base_url) else { return base_url.to_owned() };
+    // Both only fail for addresses without a host, which are refused when a config is read.
+    let _ = url.set_password(None);
+    let _ = url.set_username("");
+    url.set_query(None);
+    url.to_string().trim_end_matches('/').to_owned()
 }
 
 /// The HTTP clients, one for each way out.
