@@ -481,3 +481,20 @@ fn behind_a_pipe_each_line_is_a_message() {
     assert_eq!((results.len(), &results[1]["text"]), (2, &json!("Two.")));
     assert_eq!(results[0]["session_id"], results[1]["session_id"]);
 }
+
+#[tokio::test]
+async fn a_turn_at_its_budget_gives_the_prompt_back_and_goes_on_when_it_is_raised() {
+    let folder = Folder::new();
+    let call = json!({"call": {"name": "read_file", "input": {"path": "x"}}});
+    let model = folder.script(&json!({"name": "s", "steps": [{"do": [call]}, text("Done.")]}));
+    let (mut screen, mut child) = chat(&folder, &["--model", &model, "--max-steps", "1", "go"]);
+    screen.until("A budget is used up: 1 of 1 steps.");
+    screen.until("The turn waits at its budget: 1 of 1 steps.");
+    screen.until(PROMPT);
+    let session = folder.tenure(&["sessions", "--json"]).exits(0).json()["sessions"][0]["id"].clone();
+    folder.tenure(&["session", "change", session.as_str().unwrap(), "--max-steps", "none"]).exits(0);
+    screen.until("The budget was raised.");
+    screen.until("Done.");
+    screen.types("/exit\r");
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
+}
