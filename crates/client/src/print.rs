@@ -186,12 +186,14 @@ impl Printer {
     fn attempt_failed(&mut self, event: &Event) {
         let (data, reason) = (&event.data, &event.data["reason"]);
         let (kind, message) = (text(reason, "kind"), text(reason, "message"));
-        let begun = self.open == Some(Open::Answer) || !text(data, "text").is_empty();
+        let is_seen = self.open == Some(Open::Answer) || !text(data, "text").is_empty();
+        let begun = is_seen || !text(data, "thinking").is_empty();
         let what = match (kind, begun) {
+            ("schema_mismatch", _) => "The model's answer does not fit",
             ("interrupted" | "canceled", _) | (_, true) => "The model's answer was cut",
-            _ => "The model could not be asked",
+            _ => "The model did not answer",
         };
-        let lost = if begun && self.answered == Answered::Live { " What was said of it does not count." } else { "" };
+        let lost = if is_seen && self.answered == Answered::Live { " What was said of it does not count." } else { "" };
         let told = format!("{what} ({kind}): {}", full_stop(message));
         let again = trying_again(event);
         let line = match told == self.failed && lost.is_empty() && !again.is_empty() {

@@ -24,6 +24,9 @@ use crate::{
 use offered::Offered;
 pub use provider::{Provider, ProviderConfig};
 
+/// How many similar names are told, and how much of their beginning must be the same.
+const SIMILAR_MAX: usize = 3;
+const SHARED_MIN: usize = 3;
 /// Models that are kept ready.
 const KEPT_MAX: usize = 256;
 
@@ -320,12 +323,28 @@ impl Catalog {
             return Fault::new(FaultKind::Auth, message);
         }
         let providers: Vec<&str> = self.providers.keys().map(String::as_str).collect();
+        let similar = match self.similar(name).join(", ") {
+            names if names.is_empty() => String::new(),
+            names => format!(" (similar: {names})"),
+        };
         let message = format!(
-            "there is no model named `{name}`; a name is provider/model, with one of the providers {}; or `scripted`; \
+            "there is no model named `{name}`{similar}; a name is provider/model, with one of the providers {}; or `scripted`; \
              `tenure models` lists them",
             providers.join(", ")
         );
         Fault::new(FaultKind::UnknownModel, message)
+    }
+
+    /// Known names that begin most like this one; a forgotten provider does not matter.
+    fn similar(&self, name: &str) -> Vec<String> {
+        let (meant, id_of) = (id_of(name).to_ascii_lowercase(), |name: &String| id_of(name).to_ascii_lowercase());
+        let shared = |id: &str| id.bytes().zip(meant.bytes()).take_while(|(one, other)| one == other).count();
+        let names = self.known().into_iter().map(|known| known.entry.name);
+        let mut all: Vec<(usize, String)> = names.map(|name| (shared(&id_of(&name)), name)).collect();
+        let most = all.iter().map(|(shared, _)| *shared).max().unwrap_or(0);
+        all.retain(|(shared, _)| *shared == most && most >= SHARED_MIN && most * 2 >= meant.len());
+        // The newest versions come last by name.
+        all.into_iter().rev().take(SIMILAR_MAX).map(|(_, name)| name).collect()
     }
 
     /// The name that an alias stands for.
@@ -365,6 +384,11 @@ impl Registry for Catalog {
     fn listing(&self) -> BoxFuture<'_, Listing> {
         Box::pin(self.all())
     }
+}
+
+/// What a provider calls the model of this name.
+fn id_of(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(_, id)| id)
 }
 
 fn is_scripted(name: &str) -> bool {

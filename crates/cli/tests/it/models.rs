@@ -81,6 +81,8 @@ fn a_name_that_is_no_models_is_refused_at_once() {
         let ran = folder.tenure(&["ask", "--json", "--model", name, "hello"]).exits(4);
         assert_eq!(ran.error()["code"], "unknown_model", "{ran:?}");
     }
+    let ran = folder.tenure(&["ask", "--model", "claude-haiku", "hello"]).exits(4);
+    assert!(ran.stderr.contains("(similar: anthropic/claude-haiku-5-5"), "{ran:?}");
     let session =
         folder.tenure(&["ask", "--json", "hello"]).exits(0).json_lines().last().unwrap()["session_id"].clone();
     let session = session.as_str().unwrap();

@@ -155,7 +155,7 @@ fn a_failed_attempt_that_ends_the_turn_is_told_once() {
             ),
         ],
         "The turn failed: no such model (unknown_model)\n\
-         The model could not be asked (unknown_model): no such model. Trying again.\n✗ shell  not run: the turn was canceled\n",
+         The model did not answer (unknown_model): no such model. Trying again.\n✗ shell  not run: the turn was canceled\n",
     );
 }
 
@@ -176,11 +176,11 @@ fn what_is_tried_again_says_when_and_the_same_is_not_told_twice() {
             ("model_output_completed", json!({"step": 1, "attempt": 5, "text": "Hello", "stop_reason": "end_turn"})),
             same("2026-01-01T00:00:00.100Z"),
         ],
-        "The model could not be asked (rate_limited): HTTP 429. Trying again in 12 s.\n\
+        "The model did not answer (rate_limited): HTTP 429. Trying again in 12 s.\n\
          The same once more (rate_limited). Trying again in 1 min.\n\
-         The model could not be asked (network): HTTP 429. Trying again in 2 s.\n\
+         The model did not answer (network): HTTP 429. Trying again in 2 s.\n\
          The model's answer was cut (stream_cut): HTTP 429. What was said of it does not count. Trying again in 1 s.\n\
-         [Hello][\n]The model could not be asked (rate_limited): HTTP 429. Trying again.\n",
+         [Hello][\n]The model did not answer (rate_limited): HTTP 429. Trying again.\n",
     );
 }
 
