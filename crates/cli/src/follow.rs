@@ -7,7 +7,7 @@ use std::{collections::VecDeque, io::IsTerminal as _, path::PathBuf, time::Durat
 use serde_json::{Value, json};
 use tenure_client::{
     Client, EventStream, Item,
-    print::{Answered, Channel, Detail, Look, Piece, Printer, Tone, money, tamed},
+    print::{Answered, Channel, Detail, Look, Piece, Printer, Tone, paid, tamed},
 };
 use tenure_wire::{Actor, Approval, Cancel, Delivery, Event, Part, Scope, SendMessage, Verdict};
 use tokio::{signal::unix::Signal, sync::watch, time::Instant};
@@ -537,7 +537,8 @@ impl<'a> Follow<'a> {
                 let (status, events, session) = (&rest.status, self.events, &self.seat.session);
                 let counts = [(steps, "step"), (calls, "call"), (events, "event")]
                     .map(|(n, what)| crate::count::counted(n, what));
-                let counts = format!("{}, cost {}", counts.join(", "), money(cost));
+                let counts =
+                    format!("{}, cost {}", counts.join(", "), paid(cost, spent["micro_usd"].as_u64().unwrap_or(0)));
                 let whose = if self.seat.frame != Frame::Chat { format!("; session {session}") } else { String::new() };
                 let line = look.folded(&format!("{status}: {counts}{whose}"));
                 terminal::note(&format!("{}\n", look.paint(Tone::Faint, &line)));

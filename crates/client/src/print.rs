@@ -3,7 +3,7 @@
 mod look;
 mod question;
 
-pub use look::{Look, Paint, Raw, Tone, columns, cut, cut_front, dollars, money, span, tamed};
+pub use look::{Look, Paint, Raw, Tone, columns, cut, cut_front, dollars, money, paid, span, tamed};
 pub use question::{Before, COMPARED_BYTES_MAX, question};
 
 use serde_json::Value;

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use tenure_client::{
     Client, Until,
-    print::{Detail, Look, Printer, Tone, money, span, subject, tamed, tokens_in},
+    print::{Detail, Look, Printer, Tone, paid, span, subject, tamed, tokens_in},
 };
 use tenure_wire::{End, Event, LOG_DAMAGED, Message, Part, Patch, Role, SessionView, TurnStarted, TurnView};
 use tokio::signal::unix::{SignalKind, signal};
@@ -274,7 +274,7 @@ pub(super) fn described(view: &SessionView, last: Option<&TurnView>, look: Look)
     let usage = &view.usage;
     let input = tokens_in(usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens);
     row("tokens", &format!("{input}, {} out", usage.output_tokens));
-    row("cost", &money(view.cost_micro_usd));
+    row("cost", &paid(view.cost_micro_usd, view.spent.micro_usd));
     if let Some(turn) = &view.turn {
         let active = span(turn.spent.active_ms);
         row("turn", &format!("{}  {}, step {}, active for {active}", turn.id, turn.status, turn.step));

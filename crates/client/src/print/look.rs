@@ -167,6 +167,14 @@ pub fn money(micro_usd: Option<u64>) -> String {
     }
 }
 
+/// What was paid, where a part of it may not be known.
+pub fn paid(micro_usd: Option<u64>, known: u64) -> String {
+    match micro_usd {
+        None if known > 0 => format!("unknown, at least {}", money(Some(known))),
+        whole => money(whole),
+    }
+}
+
 /// An exact amount.
 pub fn dollars(micro_usd: u64) -> String {
     written(micro_usd, 2)
@@ -243,6 +251,10 @@ mod tests {
         assert_eq!(
             [270, 60, 1_200, 99_999].map(|micro| money(Some(micro))),
             ["$0.00027", "$0.00006", "$0.0012", "$0.1000"]
+        );
+        assert_eq!(
+            [paid(None, 0), paid(Some(7), 7), paid(None, 1_200)],
+            ["unknown", "$0.000007", "unknown, at least $0.0012"]
         );
         assert_eq!([34_000, 30_000, 2_500_000, 1].map(dollars), ["$0.034", "$0.03", "$2.50", "$0.000001"]);
         let spans = [999, 1_250, 61_000, 7_200_000, 200_000_000].map(span);

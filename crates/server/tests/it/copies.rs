@@ -50,7 +50,9 @@ async fn a_fork_shares_the_past_and_goes_its_own_way() {
     let daemon = Daemon::on_disk(Arc::new(tempfile::tempdir().unwrap())).await;
     let session = full_session(&daemon).await;
     let past = numbered(&daemon, &session).await;
-    let used = daemon.get("/v1/usage").await.ok();
+    // The list of sessions, which sums are made of, comes a moment after the turn's end.
+    let spent = daemon.session(&session).await["spent"].clone();
+    while daemon.get("/v1/usage").await.ok()["spent"] != spent {}
     let got = fork(&daemon, &session, json!({ "title": "Two", "labels": ["second"] })).await;
     assert_eq!(got.status, 201, "{got:?}");
     let copy = got.body["session_id"].as_str().unwrap().to_owned();
@@ -63,7 +65,7 @@ async fn a_fork_shares_the_past_and_goes_its_own_way() {
     assert_eq!((&view["title"], &view["labels"]), (&json!("Two"), &json!(["second"])));
     assert_eq!(view["forked_from"], got.body["forked_from"]);
     // Nothing is counted twice, and the files came along.
-    assert_eq!(daemon.get("/v1/usage").await.ok()["spent"], used["spent"]);
+    assert_eq!(daemon.get("/v1/usage").await.ok()["spent"], spent);
     let listed = |session: &str| format!("/v1/sessions/{session}/artifacts");
     assert_eq!(daemon.get(&listed(&copy)).await.ok(), daemon.get(&listed(&session)).await.ok());
     // Each goes on alone; the model of the fork sees the shared past.
