@@ -407,6 +407,10 @@ impl Chat<'_> {
                 return Ok(Next::GoOn);
             }
             Some(Ok(Slash::Exit)) => return Ok(Next::Leave(Exit::Ok)),
+            Some(Ok(Slash::Retry)) if self.open.is_some() => {
+                let done = self.retry().await;
+                return self.next_after(done);
+            }
             Some(Ok(slash)) => self.obey(slash).await,
         };
         self.go_on_after(done)
@@ -452,6 +456,17 @@ impl Chat<'_> {
         let seat = seat(self.context, &self.client, &self.way, self.answers, open, &mut self.lines, &mut self.own);
         let follow = Follow::new(seat, turn);
         let followed = follow.until_rest(&mut open.stream, None, &mut self.interrupts, interrupted).await?;
+        Ok(self.took(followed))
+    }
+
+    /// Runs the last turn again and follows it, also where it has ended before anybody could look.
+    async fn retry(&mut self) -> anyhow::Result<Option<Exit>> {
+        self.reach().await?;
+        let Some(open) = &mut self.open else { return Ok(None) };
+        let turn = session::again(&self.client, &open.session).await?.turn_id;
+        let seat = seat(self.context, &self.client, &self.way, self.answers, open, &mut self.lines, &mut self.own);
+        let follow = Follow::new(seat, turn);
+        let followed = follow.until_rest(&mut open.stream, None, &mut self.interrupts, None).await?;
         Ok(self.took(followed))
     }
 

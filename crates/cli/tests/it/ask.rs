@@ -378,6 +378,12 @@ fn a_failed_turn_is_told_and_run_again() {
     let retried = folder.tenure(&["session", "retry", session, "--json"]).exits(0).json();
     let view = folder.tenure(&["session", "show", session, "--json"]).exits(0).json();
     assert_eq!(view["last_turn_id"], retried["turn_id"], "{view}");
+    // In a chat its end is followed, however soon it comes.
+    let mut command = folder.command(&["chat", "--session", session]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"/retry\n").unwrap();
+    let ran = Ran::of(child.wait_with_output().unwrap()).exits(1);
+    assert!(ran.stderr.contains("The turn failed: no key (auth)"), "{ran:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use tenure_client::print::tamed;
 use tenure_wire::{Approve, Cancel, Fork, Patch, Verdict};
 
-use super::{Chat, asides, session};
+use super::{Chat, asides};
 use crate::{
     daemon,
     slash::{self, Slash},
@@ -39,7 +39,7 @@ impl Chat<'_> {
     }
 
     /// Makes sure that the daemon is there, for calls that are made once.
-    async fn reach(&self) -> anyhow::Result<()> {
+    pub(super) async fn reach(&self) -> anyhow::Result<()> {
         let reaching = daemon::insist(&self.client, &self.way, || self.client.health());
         Ok(standby::while_starting(self.context, reaching).await.map(drop)?)
     }
@@ -73,8 +73,8 @@ impl Chat<'_> {
                 Some(turn) => drop(client.resume(&session, &turn.id).await?),
                 None => terminal::note("No turn is open.\n"),
             },
-            Slash::Retry => drop(session::again(client, &session).await?),
-            Slash::Help | Slash::Exit | Slash::Sessions | Slash::New => {}
+            // A retry is followed, as a message is.
+            Slash::Help | Slash::Retry | Slash::Exit | Slash::Sessions | Slash::New => {}
         }
         Ok(())
     }
