@@ -5,7 +5,7 @@ use tenure_client::{
     Client,
     print::{LIMITS, of_limit},
 };
-use tenure_wire::{Budgets, SessionView};
+use tenure_wire::{Budgets, ProviderView, SessionView};
 
 use crate::{count::within, exit::Problem, span, terminal};
 
@@ -30,7 +30,7 @@ pub struct Limits {
     /// How many tools it may call, or `none`
     #[arg(long, value_name = "N", value_parser = number, help_heading = HEADING)]
     max_calls: Option<Limit>,
-    /// How long it may work, such as 10m, or `none`; waiting for you does not count
+    /// How long it may work, such as 10m, or `none`; looked at before each step, and waiting for you does not count
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = HEADING)]
     max_time: Option<Limit>,
 }
@@ -116,8 +116,11 @@ pub async fn tell_unpriced(client: &Client, session: &str, budgets: Option<&Budg
     let provider = model.split_once('/').map(|(provider, _)| provider);
     let is_priced = match list.models.iter().find(|known| known.name == model) {
         Some(known) => known.prices.is_some(),
-        // What no list names has no price, but for servers on the daemon's machine, which are free.
-        None => list.providers.iter().all(|known| Some(known.name.as_str()) != provider || known.local),
+        // What no list names has no price, but for servers on the daemon's machine that want no key, which are free.
+        None => {
+            let is_free = |known: &ProviderView| known.local && !known.has_key;
+            list.providers.iter().all(|known| Some(known.name.as_str()) != provider || is_free(known))
+        }
     };
     if !is_priced {
         terminal::tell(&format!(

@@ -5,6 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use serde::{Deserialize, Serialize};
 use tenure_core::policy::Rule;
 use tenure_engine::Standing;
 
@@ -26,13 +27,42 @@ impl FileStanding {
         let hint = "mend the file, or remove it to forget all answers given for always";
         let refused = |why: String| Problem::usage(format!("{}{why}", path.display()), hint);
         let rules = match data::read_plain(&path, BYTES_MAX).map_err(|error| refused(format!(": {error}")))? {
-            Some(bytes) => {
-                serde_json::from_slice(&bytes).map_err(|error| refused(format!(":{}: {error}", error.line())))?
-            }
+            Some(bytes) => read(&bytes).map_err(refused)?,
             None => vec![],
         };
         Ok(Self { path, rules: Mutex::new(rules) })
     }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sealed {
+    rules: Vec<Rule>,
+    /// Of the rules: no turned bit allows what nobody has allowed.
+    sum: String,
+}
+
+/// What `written` made, or a bare list that a person wrote.
+fn read(bytes: &[u8]) -> Result<Vec<Rule>, String> {
+    let told = |error: serde_json::Error| format!(":{}: {error}", error.line());
+    if bytes.trim_ascii_start().starts_with(b"[") {
+        return serde_json::from_slice(bytes).map_err(told);
+    }
+    let Sealed { rules, sum } = serde_json::from_slice(bytes).map_err(told)?;
+    match sum_of(&rules).is_ok_and(|right| right == sum) {
+        true => Ok(rules),
+        false => {
+            Err(": its sum does not fit: the disk has changed it; if you did, leave only the list of rules".into())
+        }
+    }
+}
+
+fn written(rules: &[Rule]) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec_pretty(&Sealed { rules: rules.to_vec(), sum: sum_of(rules)? })
+}
+
+fn sum_of(rules: &[Rule]) -> serde_json::Result<String> {
+    Ok(tenure_server::sum_of(&serde_json::to_vec(rules)?))
 }
 
 impl Standing for FileStanding {
@@ -46,7 +76,7 @@ impl Standing for FileStanding {
             return;
         }
         rules.push(rule);
-        let kept = serde_json::to_vec_pretty(&*rules)
+        let kept = written(&rules)
             .map_err(anyhow::Error::from)
             .and_then(|bytes| data::replace(&self.path, &bytes, data::Keep::Synced));
         if let Err(error) = kept {
@@ -70,5 +100,19 @@ mod tests {
         assert_eq!(FileStanding::open(data.path()).unwrap().rules(), vec![rule]);
         std::fs::write(data.path().join(FILE), "[{").unwrap();
         assert!(FileStanding::open(data.path()).is_err());
+    }
+
+    #[test]
+    fn no_turned_bit_changes_what_is_allowed() {
+        let rule = r#"{"tool": "shell", "pattern": "make test", "action": "allow"}"#;
+        let rules: Vec<Rule> = vec![serde_json::from_str(rule).unwrap()];
+        let good = written(&rules).unwrap();
+        for at in 0..good.len() * 8 {
+            let mut bytes = good.clone();
+            bytes[at / 8] ^= 1 << (at % 8);
+            // Blanks between words mean nothing.
+            assert!(read(&bytes).is_ok_and(|read| read == rules) || read(&bytes).is_err(), "bit {at}");
+        }
+        assert_eq!(read(format!("[{rule}]").as_bytes()).unwrap(), rules);
     }
 }

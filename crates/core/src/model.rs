@@ -118,10 +118,10 @@ impl FaultKind {
         }
     }
 
-    /// Whether the call was cut after the vendor may have taken it: what is not told of its cost is unknown, not nothing.
-    pub fn cuts(self) -> bool {
+    /// Whether the vendor had, or may have, begun to answer: what is not told of the cost is unknown then, not nothing.
+    pub fn follows_a_beginning(self) -> bool {
         use FaultKind::*;
-        matches!(self, StreamCut | StreamStalled | Interrupted | Canceled)
+        matches!(self, StreamCut | StreamStalled | Interrupted | Canceled | SchemaMismatch | ReplyTooLarge)
     }
 
     /// The stable code a failed turn carries.

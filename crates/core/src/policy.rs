@@ -61,6 +61,15 @@ pub struct ApprovalPolicy {
     pub expires_after_ms: Option<u64>,
 }
 
+impl Policy {
+    /// For a session of which nobody knows what it was allowed: nothing but reading is done unasked.
+    pub fn strictest() -> Self {
+        let require_for_kinds = vec![ToolKind::Write, ToolKind::Exec, ToolKind::Network];
+        let approval = ApprovalPolicy { require_for_kinds, ..ApprovalPolicy::default() };
+        Self { approval, ..Self::default() }
+    }
+}
+
 impl Default for ApprovalPolicy {
     fn default() -> Self {
         Self {

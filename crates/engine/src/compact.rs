@@ -241,6 +241,10 @@ impl Compacting {
                 ModelEvent::Done { stop_reason: StopReason::Refusal } => {
                     return Err(Fault::new(FaultKind::BadRequest, "the model refused to write a summary"));
                 }
+                ModelEvent::Done { stop_reason: StopReason::MaxTokens } => {
+                    let why = "the model reached its output limit before the summary was whole";
+                    return Err(Fault::new(FaultKind::ReplyTooLarge, why));
+                }
                 ModelEvent::Done { .. } => break,
                 ModelEvent::KeepAlive
                 | ModelEvent::Thinking(_)

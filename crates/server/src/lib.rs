@@ -23,7 +23,7 @@ use tenure_engine::Engine;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use access::{Access, Earlier, Forgetful, Keeper, Kept, NamedToken, OWNER, random_hex, read_tokens};
+pub use access::{Access, Earlier, Forgetful, Keeper, Kept, NamedToken, OWNER, random_hex, read_tokens, sum_of};
 pub use limits::{Limits, TextLimits};
 pub use tls::{Made, Tls, TlsError};
 

@@ -103,7 +103,8 @@ enum Command {
     },
     /// Make a session of its own that begins where this one stood
     #[command(after_help = "An open turn of it waits in the fork until you resume it or send something\n\
-                            else; nothing that ran runs again.\n\nExamples:\n    tenure session fork sess_01K9\n    \
+                            else; no call that had begun there runs again. What came after the\n\
+                            event is not part of the fork: going on, it does its own work.\n\nExamples:\n    tenure session fork sess_01K9\n    \
                             tenure session fork sess_01K9 --at 42 --workspace ../other")]
     Fork {
         /// The session, by its id, the beginning of it, a label or a role

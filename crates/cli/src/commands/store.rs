@@ -142,8 +142,9 @@ fn beside_the_store(data: &Path) -> impl Iterator<Item = Finding> {
 fn repair(context: &Context, dry_run: bool) -> anyhow::Result<Exit> {
     let bar = Bar::new(context.output);
     let work = if dry_run { upkeep::plan_repair } else { upkeep::repair };
-    let repair = work(&context.data, now(), &mut |done, all| bar.at(done, all)).map_err(problem)?;
+    let mut repair = work(&context.data, now(), &mut |done, all| bar.at(done, all)).map_err(problem)?;
     drop(bar);
+    repair.left.extend(beside_the_store(&context.data));
     match context.output {
         Output::Json => {
             let mut told = json!(repair);
@@ -156,7 +157,8 @@ fn repair(context: &Context, dry_run: bool) -> anyhow::Result<Exit> {
             }
             repair.left.iter().try_for_each(show)?;
             let said = match (repair.actions.len() as u64, dry_run) {
-                (0, _) => "Nothing is to be mended.".to_owned(),
+                (0, _) if repair.left.is_empty() => "Nothing is to be mended.".to_owned(),
+                (0, _) => "Nothing of this can be mended here.".to_owned(),
                 (count, true) => format!("{} would be mended.", counted(count, "thing")),
                 (1, false) => "1 thing was mended.".to_owned(),
                 (count, false) => format!("{} were mended.", counted(count, "thing")),

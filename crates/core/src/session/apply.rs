@@ -32,7 +32,7 @@ impl Session {
                 let SessionCreated { settings, policy, budgets } = &**created;
                 (settings.clone(), policy.clone(), budgets.clone())
             }
-            Body::EventLost(_) if event.seq == 1 => Default::default(),
+            Body::EventLost(_) if event.seq == 1 => (Settings::default(), Policy::strictest(), Budgets::default()),
             _ => return None,
         };
         let mut session = Session {
@@ -135,10 +135,11 @@ impl Session {
                 self.compaction = None;
                 self.compacted_to = compacted.tokens_after;
                 self.context_from = compacted.context_from;
-                self.pay(&compacted.usage, compacted.cost_micro_usd);
+                self.spent_now().pay_whole(&compacted.usage, compacted.cost_micro_usd);
             }
             Body::CompactionFailed(failed) => {
-                self.spent_now().pay_cut(&failed.usage, failed.cost_micro_usd, failed.reason.kind);
+                let begun = failed.reason.kind.follows_a_beginning();
+                self.spent_now().pay_failed(&failed.usage, failed.cost_micro_usd, begun);
                 self.fail_compaction(failed, at);
             }
             Body::ModelOutputCompleted(output) => self.with_turn(|turn| turn.take_output(output, seq)),
@@ -283,12 +284,7 @@ impl Session {
         self.unsent.iter().chain(queued).chain(steers).map(|message| message.seq).min()
     }
 
-    /// Counts what was used outside of the turn's own steps.
-    fn pay(&mut self, usage: &Usage, cost: Option<MicroUsd>) {
-        self.spent_now().pay(usage, cost);
-    }
-
-    /// Where what is used now is counted.
+    /// Where what is used now, outside of the turn's own steps, is counted.
     fn spent_now(&mut self) -> &mut Spent {
         self.turn.as_mut().map_or(&mut self.total, |turn| &mut turn.spent)
     }
@@ -431,10 +427,17 @@ impl Spent {
         }
     }
 
-    /// The same for a call that failed.
-    fn pay_cut(&mut self, usage: &Usage, cost: Option<MicroUsd>, kind: FaultKind) {
+    /// A whole reply without a price is of unknown cost, also where the vendor counted no tokens.
+    fn pay_whole(&mut self, usage: &Usage, cost: Option<MicroUsd>) {
         self.pay(usage, cost);
-        self.unpriced |= cost.is_none() && kind.cuts();
+        self.unpriced |= cost.is_none();
+    }
+
+    /// A call that failed after its reply had begun has used what was told, and what else nobody knows; only where a
+    /// model is free that is nothing.
+    fn pay_failed(&mut self, usage: &Usage, cost: Option<MicroUsd>, begun: bool) {
+        self.pay(usage, cost);
+        self.unpriced |= begun && cost != Some(0);
     }
 }
 
@@ -463,9 +466,7 @@ impl Turn {
         self.compactions = 0;
         self.auto_resumes = 0;
         self.spent.steps += 1;
-        self.spent.pay(&output.usage, output.cost_micro_usd);
-        // A whole reply without a price is of unknown cost, also where the vendor counted no tokens.
-        self.spent.unpriced |= output.cost_micro_usd.is_none();
+        self.spent.pay_whole(&output.usage, output.cost_micro_usd);
         let is_final = output.tool_calls.is_empty();
         self.last_output = Some(LastOutput { message_id: output.message_id, seq, is_final });
         let asked =
@@ -475,7 +476,9 @@ impl Turn {
 
     fn take_failure(&mut self, failed: &ModelAttemptFailed, at: Timestamp) {
         self.attempts.made = failed.attempt;
-        self.spent.pay_cut(&failed.usage, failed.cost_micro_usd, failed.reason.kind);
+        let shown = !failed.text.is_empty() || !failed.thinking.is_empty();
+        let begun = shown || failed.reason.kind.follows_a_beginning();
+        self.spent.pay_failed(&failed.usage, failed.cost_micro_usd, begun);
         self.attempts.count(&failed.reason, failed.retry_at, at);
     }
 

@@ -4,6 +4,7 @@ use tenure_core::{
     event::{Actor, EventLost},
     session::{LOG_DAMAGED, Life, Lost, fail_damaged},
     time::{Moment, Timestamp},
+    tool::ToolKind,
 };
 
 use crate::{
@@ -52,6 +53,12 @@ fn whichever_events_are_lost_the_session_ends_and_wants_nothing() {
             }
         }
     }
+}
+
+#[test]
+fn what_lost_its_beginning_is_allowed_nothing_unasked() {
+    let (_, state) = ended_without(&case("settled").given([say("hi"), reply()]).world(), &[0]);
+    assert_eq!(state.policy.approval.require_for_kinds, [ToolKind::Write, ToolKind::Exec, ToolKind::Network]);
 }
 
 #[test]

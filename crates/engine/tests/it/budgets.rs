@@ -106,6 +106,8 @@ async fn failed_attempts_are_paid_for_as_well() {
     let rig = Rig::script(json!({"steps": steps, "price": dollar()})).start().await;
     let session = rig.create().await;
     let record = rig.ask(session, "go").await;
-    assert_eq!((record.cost_micro_usd, record.spent.usage.output_tokens), (Some(20), 10));
+    // More may have been used before it broke.
+    let (spent, cost) = (record.spent, record.cost_micro_usd);
+    assert_eq!((spent.micro_usd, cost, spent.usage.output_tokens), (20, None, 10));
     rig.sound(session).await;
 }

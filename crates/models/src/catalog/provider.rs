@@ -367,8 +367,14 @@ fn trimmed(key: &str) -> String {
 }
 
 fn sendable(provider: &str, headers: BTreeMap<String, String>) -> Result<Vec<(String, String)>, Mistake> {
+    // These say where a request goes and how long it is.
+    let ours = |name: &str| {
+        ["connection", "content-length", "content-type", "host", "transfer-encoding"]
+            .iter()
+            .any(|own| name.eq_ignore_ascii_case(own))
+    };
     for (name, value) in &headers {
-        if HeaderName::try_from(name.as_str()).is_err() || HeaderValue::from_str(value).is_err() {
+        if ours(name) || HeaderName::try_from(name.as_str()).is_err() || HeaderValue::from_str(value).is_err() {
             return Err(Mistake::of("providers", provider, format!("the header `{name}` cannot be sent")));
         }
     }

@@ -148,6 +148,12 @@ fn what_could_never_be_sent_is_told_at_once() {
         mistake(|provider| drop(provider.headers.insert("X Team".into(), "blue".into()))),
         "providers.box: the header `X Team` cannot be sent"
     );
+    for own in ["Content-Length", "host", "Transfer-Encoding"] {
+        let mut config = at("http://127.0.0.1:1/v1".into());
+        config.providers.get_mut("box").unwrap().headers.insert(own.into(), "5".into());
+        let told = Catalog::new(config, |_| None).unwrap_err().to_string();
+        assert_eq!(told, format!("providers.box: the header `{own}` cannot be sent"));
+    }
     let told = mistake(|provider| provider.proxy = Some("nonsense".into()));
     assert!(told.starts_with("providers.box: a proxy is an address like"), "{told}");
 }

@@ -141,8 +141,13 @@ impl Kept {
 
     fn sum(&self) -> serde_json::Result<String> {
         let told = serde_json::to_vec(&(&self.named, &self.owner_earlier))?;
-        Ok(blake3::hash(&told).to_hex()[..SUM_CHARS].to_owned())
+        Ok(sum_of(&told))
     }
+}
+
+/// The sum that small files carry.
+pub fn sum_of(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex()[..SUM_CHARS].to_owned()
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), &'static str> {

@@ -4,6 +4,7 @@ use serde_json::json;
 use tenure_core::{
     command::Command,
     event::{Body, CompactTrigger},
+    model::StopReason,
 };
 use tenure_engine::RecordStatus;
 use tenure_models::catalog::ModelConfig;
@@ -216,6 +217,26 @@ async fn a_summary_that_is_longer_than_what_it_tells_is_not_taken() {
     let last = String::from_utf8(vendor.asked().pop().unwrap().body).unwrap();
     assert!(last.contains("round 0") && !last.contains("then they said that"), "{last}");
     rig.sound(session).await;
+}
+
+#[tokio::test]
+async fn half_a_summary_is_not_taken() {
+    for format in Format::ALL {
+        let vendor = FakeVendor::with(move |asked, _| match wants_summary(asked) {
+            true => Answer::events(Speech { stop: StopReason::MaxTokens, ..Speech::text("half a") }.events(format)),
+            false => says(format, "Yes."),
+        })
+        .await;
+        let rig = plain(&vendor, format).await;
+        let session = rig.create().await;
+        for round in 0..3 {
+            rig.ask(session, &long(&format!("round {round}"))).await;
+        }
+        compact(&rig, session).await;
+        let told = failures_of(&rig, session).await;
+        assert!(told.len() == 1 && told[0].contains("reached its output limit"), "{format:?}: {told:?}");
+        assert_eq!(trigger_of(&rig, session).await, [], "{format:?}");
+    }
 }
 
 #[tokio::test]
