@@ -106,12 +106,12 @@ impl Daemon {
     }
 
     pub async fn on_disk_with(files: Arc<TempDir>, limits: Limits) -> Daemon {
-        Self::build(on_disk(&files), files, limits, Access::new(TOKEN), CatalogConfig::default()).await
+        Self::build(on_disk(&files).await, files, limits, Access::new(TOKEN), CatalogConfig::default()).await
     }
 
     /// On disk, with models of these settings.
     pub async fn on_disk_with_models(files: Arc<TempDir>, models: CatalogConfig) -> Daemon {
-        Self::build(on_disk(&files), files, Limits::default(), Access::new(TOKEN), models).await
+        Self::build(on_disk(&files).await, files, Limits::default(), Access::new(TOKEN), models).await
     }
 
     async fn build(
@@ -314,12 +314,23 @@ impl Drop for Daemon {
     }
 }
 
-/// A client without cookies that follows no redirect.
-fn on_disk(files: &TempDir) -> Arc<FileStore> {
-    let options = Options { durability: Durability::Process, ..Options::default() };
-    FileStore::open(files.path().join("data"), options).unwrap()
+/// The folder's store. One that has just ended in this process may still have a hand on it.
+async fn on_disk(files: &TempDir) -> Arc<FileStore> {
+    let opening = async {
+        loop {
+            let options = Options { durability: Durability::Process, ..Options::default() };
+            match FileStore::open(files.path().join("data"), options) {
+                Err(tenure_store::Error::Locked { pid }) if pid == std::process::id() => {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                opened => return opened.unwrap(),
+            }
+        }
+    };
+    timeout(PATIENCE, opening).await.expect("the folder is let go")
 }
 
+/// A client without cookies that follows no redirect.
 pub fn client() -> reqwest::Client {
     client_with(reqwest::Client::builder())
 }
