@@ -364,7 +364,7 @@ fn copies(s: &mut Schemas) -> Vec<Operation> {
     };
     vec![
         post("/v1/sessions/{session}/fork", "forkSession", tag, "Makes a session that shares this one's history up to an event.")
-            .about("An open turn is interrupted in the fork; nothing that ran runs again. Labels, pending approvals and idempotency keys are not copied.")
+            .about("An open turn is interrupted in the fork; no call that had begun there runs again, and what came after the event is not part of it. Labels, pending approvals and idempotency keys are not copied.")
             .may_take(s, &fork)
             .keyed()
             .answers(s, 201, "The fork was made and is durable.", &forked)
