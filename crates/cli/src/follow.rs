@@ -13,7 +13,7 @@ use tenure_wire::{Actor, Approval, Cancel, Delivery, Event, Part, Scope, SendMes
 use tokio::{signal::unix::Signal, sync::watch, time::Instant};
 
 use crate::{
-    commands::{Context, chat::asides},
+    commands::{Context, chat::asides, models},
     daemon::{Way, insist, tell_missed},
     data,
     exit::{self, Exit},
@@ -331,7 +331,12 @@ impl<'a> Follow<'a> {
                 None
             }
             "turn_completed" => Rest::of("completed", data),
-            "turn_failed" => Rest::of("failed", data),
+            "turn_failed" => {
+                if data["code"] == "auth" && self.output() == Output::Text {
+                    models::tell_key_here(self.seat.context, &self.seat.client).await;
+                }
+                Rest::of("failed", data)
+            }
             "turn_canceled" => Rest::of("canceled", data),
             "turn_expired" => Rest::of("expired", data),
             "turn_interrupted" => self.rest_if_interrupted().await?,

@@ -5,7 +5,7 @@ use tenure_client::{
     Client,
     print::{LIMITS, of_limit},
 };
-use tenure_wire::{Budgets, ProviderView, SessionView};
+use tenure_wire::{Budgets, ProviderView, SessionView, Spent};
 
 use crate::{count::within, exit::Problem, span, terminal};
 
@@ -86,35 +86,52 @@ fn micro_usd(text: &str) -> Option<u64> {
     (micro > 0).then_some(micro)
 }
 
-/// What the open turn has used up, and the command that lets it go on; `None` where it does not wait for that.
-pub fn used_up(view: &SessionView) -> Option<(String, String)> {
-    let spent = &view.turn.as_ref().filter(|turn| turn.status == "waiting_budget")?.spent;
+/// What a turn has used of each thing that can be limited: its name, the field of its limit, and how much.
+fn used(spent: &Spent) -> [(&'static str, &'static str, u64); 5] {
     let usage = &spent.usage;
     let tokens = usage.input_tokens.saturating_add(usage.cache_write_tokens).saturating_add(usage.output_tokens);
-    let all = [
+    [
         ("steps", "max_steps", spent.steps),
         ("tool_calls", "max_tool_calls", spent.tool_calls),
         ("duration", "max_duration_ms", spent.active_ms),
         ("tokens", "max_tokens", tokens),
         ("money", "max_micro_usd", spent.micro_usd),
-    ];
-    let reached = all.iter().find_map(|(budget, field, used)| {
-        let limit = view.budgets[field].as_u64().filter(|limit| used >= limit)?;
-        Some((budget, of_limit(budget, *used, limit)))
+    ]
+}
+
+/// The limits of a session's turns, and what this turn has used of them; `None` where there are none.
+pub fn shown(view: &SessionView, spent: &Spent) -> Option<String> {
+    let limit = |field: &str| view.budgets[field].as_u64();
+    let set = used(spent).into_iter().filter_map(|(budget, field, used)| Some(of_limit(budget, used, limit(field)?)));
+    let all: Vec<String> = set.collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+/// What the open turn has used up, and the command that lets it go on; `None` where it does not wait for that.
+pub fn used_up(view: &SessionView) -> Option<(String, String)> {
+    let spent = &view.turn.as_ref().filter(|turn| turn.status == "waiting_budget")?.spent;
+    let reached = used(spent).into_iter().find_map(|(budget, field, used)| {
+        let limit = view.budgets[field].as_u64().filter(|limit| used >= *limit)?;
+        Some((budget, of_limit(budget, used, limit)))
     });
-    let (budget, found) = reached.unwrap_or((&"", "a limit".into()));
-    let flag = LIMITS.iter().find(|(known, _)| known == budget).map_or("--max-…", |(_, flag)| flag);
+    let (budget, found) = reached.unwrap_or(("", "a limit".into()));
+    let flag = LIMITS.iter().find(|(known, _)| *known == budget).map_or("--max-…", |(_, flag)| flag);
     Some((found, format!("session change {} {flag} MORE", view.id)))
 }
 
-/// A limit on money does nothing where prices are not known: that is told when the session is made.
-pub async fn tell_unpriced(client: &Client, session: &str, budgets: Option<&Budgets>) -> anyhow::Result<()> {
-    if !matches!(budgets, Some(Budgets { max_micro_usd: Some(Some(_)), .. })) {
+/// Whether a limit on money is among these.
+pub fn limits_money(budgets: Option<&Budgets>) -> bool {
+    matches!(budgets, Some(Budgets { max_micro_usd: Some(Some(_)), .. }))
+}
+
+/// A limit on money does nothing where prices are not known: that is told when a session gets the limit or the model.
+pub async fn tell_unpriced(client: &Client, view: &SessionView) -> anyhow::Result<()> {
+    if view.budgets["max_micro_usd"].is_null() {
         return Ok(());
     }
-    let (model, list) = (client.session(session).await?.model, client.models(None).await?);
+    let (model, list) = (&view.model, client.models(None).await?);
     let provider = model.split_once('/').map(|(provider, _)| provider);
-    let is_priced = match list.models.iter().find(|known| known.name == model) {
+    let is_priced = match list.models.iter().find(|known| known.name == *model) {
         Some(known) => known.prices.is_some(),
         // What no list names has no price, but for servers on the daemon's machine that want no key, which are free.
         None => {

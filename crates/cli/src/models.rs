@@ -60,10 +60,7 @@ pub fn catalog(config: &Config, variable: Variable<'_>) -> Result<Catalog, Probl
     Catalog::new(config.catalog(), variable).map_err(|mistake| {
         // The file was looked at when it was read.
         let message = format!("the environment does not fit: {mistake}");
-        Problem::usage(
-            message,
-            "mend or unset the variable that gives its address, such as ANTHROPIC_BASE_URL or OLLAMA_HOST",
-        )
+        Problem::usage(message, "mend or unset that variable")
     })
 }
 

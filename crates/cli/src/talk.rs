@@ -78,7 +78,9 @@ pub async fn begin(client: &Client, way: &Way, new: &NewTalk<'_>, text: &str) ->
     };
     let keyed = client.with_key(data::random_hex()?);
     let session = insist(&keyed, way, || keyed.create(&create)).await?.session_id;
-    limits::tell_unpriced(client, &session, new.budgets.as_ref()).await?;
+    if limits::limits_money(new.budgets.as_ref()) {
+        limits::tell_unpriced(client, &client.session(&session).await?).await?;
+    }
     Ok(session)
 }
 

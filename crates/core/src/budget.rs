@@ -40,6 +40,40 @@ pub enum BudgetKind {
     Money,
 }
 
+impl BudgetKind {
+    /// What is limited, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            BudgetKind::Steps => "steps",
+            BudgetKind::ToolCalls => "tool calls",
+            BudgetKind::Duration => "time",
+            BudgetKind::Tokens => "tokens",
+            BudgetKind::Money => "money",
+        }
+    }
+
+    /// So much of it, for people.
+    pub fn amount(self, amount: u64) -> String {
+        match self {
+            BudgetKind::Steps | BudgetKind::ToolCalls | BudgetKind::Tokens => format!("{amount} {}", self.name()),
+            BudgetKind::Duration => match amount {
+                ms if ms > 0 && ms.is_multiple_of(HOUR_MS) => format!("{} h", ms / HOUR_MS),
+                ms if ms > 0 && ms.is_multiple_of(MINUTE_MS) => format!("{} min", ms / MINUTE_MS),
+                ms => format!("{} s", ms as f64 / 1000.0),
+            },
+            BudgetKind::Money => {
+                let (dollars, rest) = (amount / 1_000_000, format!("{:06}", amount % 1_000_000));
+                // Cents are always told.
+                let (cents, finer) = rest.split_at(2);
+                format!("${dollars}.{cents}{}", finer.trim_end_matches('0'))
+            }
+        }
+    }
+}
+
+const MINUTE_MS: u64 = 60_000;
+const HOUR_MS: u64 = 60 * MINUTE_MS;
+
 /// What a turn has used so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -177,7 +177,7 @@ pub struct ModelOutput {
     pub guessed_tokens: u64,
 }
 
-/// What a reply had shown when it was cut.
+/// What a reply had shown and used up when it was cut.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Partial {
     pub text: String,
@@ -185,6 +185,8 @@ pub struct Partial {
     pub usage: Usage,
     /// `None` where it is not known; of a call that was cut that is not the same as nothing.
     pub cost: Option<MicroUsd>,
+    /// Whether anything of it had come: what was not counted then is not for nothing.
+    pub begun: bool,
 }
 
 /// Everything a session can be told.
@@ -211,8 +213,8 @@ pub enum Input {
     CompactFailed {
         attempt: u32,
         fault: Fault,
-        usage: Usage,
-        cost: Option<MicroUsd>,
+        /// What it used up; a summary that is not whole is shown to nobody.
+        partial: Partial,
     },
     ModelDone {
         turn: TurnId,
@@ -248,9 +250,8 @@ pub enum Input {
     WorkGone {
         turn: TurnId,
         left: Vec<String>,
-        partial: Option<Partial>,
-        /// What a request costs whose count was never told: nothing with a free model.
-        untold: Option<MicroUsd>,
+        /// The model call that was stopped with it, or the summary that the turn waited for.
+        cut: Option<Partial>,
     },
     /// The session was loaded after a crash or stop; open calls were looked at.
     Recover {

@@ -70,6 +70,16 @@ pub struct Transcript {
     missing: Vec<(usize, MessageRef)>,
     provider_ids: HashMap<CallId, String>,
     seeded: Option<Arc<str>>,
+    counted: Option<Counted>,
+}
+
+/// What a vendor counted of the newest request whose messages still stand as they were sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counted {
+    pub model: String,
+    /// How many messages it had: the first ones.
+    pub messages: usize,
+    pub tokens: u64,
 }
 
 /// One message of the conversation, and where it comes from.
@@ -129,6 +139,8 @@ impl Transcript {
                         self.provider_ids.insert(call.id, provider_id.clone());
                     }
                 }
+                let tokens = output.usage.sent();
+                self.counted = Some(Counted { model: output.model.clone(), messages: self.entries.len(), tokens });
                 let (text, thinking) = (output.text.clone(), output.thinking.clone());
                 let message = ChatMessage::Assistant { text, thinking, calls: output.tool_calls.clone() };
                 self.add(message, Voice::Agent, event.seq, vec![]);
@@ -232,6 +244,7 @@ impl Transcript {
         let seq = compacted.kept_from.saturating_sub(1);
         let summary = Entry { message, voice, seq, body_seq, secrets: compacted.secrets.clone() };
         self.entries.splice(..kept, [summary]);
+        self.counted = None;
         self.bodies.retain(|_, body| body.body_seq >= compacted.context_from);
         self.missing.retain(|(index, _)| *index >= kept);
         self.missing.iter_mut().for_each(|(index, _)| *index = *index - kept + 1);
@@ -255,6 +268,11 @@ impl Transcript {
                 purpose: Purpose::Step,
             },
         })
+    }
+
+    /// What a vendor's last count is to be compared with.
+    pub fn counted(&self) -> Option<&Counted> {
+        self.counted.as_ref()
     }
 
     /// What stands before the conversation.

@@ -359,6 +359,8 @@ data! {
         reason: Fault,
         usage: Usage,
         cost_micro_usd: Option<MicroUsd>,
+        /// Whether the reply had begun: what was not counted of it costs something, and nobody knows what.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] begun: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")] retry_at: Option<Timestamp>,
     }
 
@@ -385,6 +387,8 @@ data! {
         #[serde(default, skip_serializing_if = "String::is_empty")] thinking: String,
         usage: Usage,
         cost_micro_usd: Option<MicroUsd>,
+        /// Whether the reply had begun: what was not counted of it costs something, and nobody knows what.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] begun: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")] retry_at: Option<Timestamp>,
     }
 

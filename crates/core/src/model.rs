@@ -96,7 +96,7 @@ pub enum FaultKind {
     UnknownModel,
     /// The reply is longer, or asks for more, than one event may hold.
     ReplyTooLarge,
-    /// The last text of a turn does not fit the schema that was asked for.
+    /// What the model said does not fit the schema that was asked for: that of a turn's answer, or that of an action.
     SchemaMismatch,
     /// The request does not fit the model's window.
     ContextOverflow,
@@ -122,6 +122,12 @@ impl FaultKind {
     pub fn follows_a_beginning(self) -> bool {
         use FaultKind::*;
         matches!(self, StreamCut | StreamStalled | Interrupted | Canceled | SchemaMismatch | ReplyTooLarge)
+    }
+
+    /// Whether nobody was there, or nobody who speaks.
+    pub fn is_silence(self) -> bool {
+        use FaultKind::*;
+        matches!(self, NoServer | Network | Tls | StreamCut | StreamStalled)
     }
 
     /// The stable code a failed turn carries.

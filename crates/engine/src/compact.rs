@@ -4,11 +4,11 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use futures::StreamExt;
 use tenure_core::{
-    command::Input,
+    command::{Input, Partial},
     context::{ChatMessage, Entry, ModelRequest, Voice},
     event::{CompactTrigger, ContextCompacted},
     message::{Part, joined_text},
-    model::{Fault, FaultKind, MicroUsd, StopReason, Usage},
+    model::{Fault, FaultKind, StopReason},
     redact::{Secrets, marks_in},
 };
 use tenure_models::{
@@ -17,7 +17,7 @@ use tenure_models::{
 };
 use tokio::time::Instant;
 
-use crate::model_call::within;
+use crate::model_call::{Bill, within};
 
 /// The share of the room that stays as it is.
 const KEPT_SHARE: u64 = 4;
@@ -208,23 +208,22 @@ pub(crate) struct Compacting {
     pub(crate) secrets: Secrets,
     /// Secrets whose marks the model was shown.
     pub(crate) shown_secrets: BTreeSet<String>,
+    pub(crate) bill: Bill,
 }
 
 impl Compacting {
     pub(crate) async fn run(self) -> Input {
-        let mut usage = Usage::default();
         let attempt = self.attempt;
-        match self.summary(&mut usage).await {
-            Ok(summary) => Input::Compacted { attempt, compacted: self.compacted(summary, usage) },
+        match self.summary().await {
+            Ok(summary) => Input::Compacted { attempt, compacted: self.compacted(summary) },
             Err(mut fault) => {
                 fault.message = self.secrets.redact(&fault.message).into_owned();
-                let cost: Option<MicroUsd> = self.model.cost(&usage);
-                Input::CompactFailed { attempt, fault, usage, cost }
+                Input::CompactFailed { attempt, fault, partial: self.bill.so_far() }
             }
         }
     }
 
-    async fn summary(&self, usage: &mut Usage) -> Result<String, Fault> {
+    async fn summary(&self) -> Result<String, Fault> {
         let patience = self.model.patience();
         let begun = Instant::now();
         let mut stream = within(patience.first_byte, self.model.stream(self.request.clone())).await??;
@@ -235,9 +234,10 @@ impl Compacting {
                 return Err(Fault::new(FaultKind::StreamCut, "the stream ended without its closing mark"));
             };
             limit = patience.between_bytes;
-            match event? {
+            let event = event?;
+            self.bill.note(&event);
+            match event {
                 ModelEvent::Text(more) => text.push_str(&more),
-                ModelEvent::Usage(counted) => *usage = counted,
                 ModelEvent::Done { stop_reason: StopReason::Refusal } => {
                     return Err(Fault::new(FaultKind::BadRequest, "the model refused to write a summary"));
                 }
@@ -247,6 +247,7 @@ impl Compacting {
                 }
                 ModelEvent::Done { .. } => break,
                 ModelEvent::KeepAlive
+                | ModelEvent::Usage(_)
                 | ModelEvent::Thinking(_)
                 | ModelEvent::ThinkingDone { .. }
                 | ModelEvent::CallStarted { .. }
@@ -263,7 +264,8 @@ impl Compacting {
         }
     }
 
-    fn compacted(self, summary: String, usage: Usage) -> ContextCompacted {
+    fn compacted(self, summary: String) -> ContextCompacted {
+        let Partial { usage, cost, .. } = self.bill.so_far();
         let Plan { kept_from, context_from, tokens_kept, tokens_before, request, .. } = self.plan;
         let said = [Some(summary.as_str()), request.as_deref()];
         let said: usize = said.into_iter().flatten().map(str::len).sum();
@@ -278,7 +280,7 @@ impl Compacting {
             tokens_after: tokens_kept + self.gauge.read(tokens::of_bytes(said)),
             model: self.request.model,
             usage,
-            cost_micro_usd: self.model.cost(&usage),
+            cost_micro_usd: cost,
             summary,
             request,
         }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -13,7 +13,7 @@ use tenure_core::{
     context::{ChatMessage, ModelRequest},
     delta::Stream,
     message::{Attachment, Part},
-    model::{Fault, FaultKind, MicroUsd, StopReason, Thinking, Usage},
+    model::{Fault, FaultKind, StopReason, Thinking, Usage},
     redact::{Secrets, StreamRedactor, marks_in},
     time::Moment,
     tool::{INPUT_DEPTH_MAX, ToolCall, ToolKind, VerifyPlan, depth},
@@ -53,30 +53,48 @@ pub(crate) struct ModelCall {
 #[derive(Clone)]
 pub(crate) struct Bill {
     model: Arc<dyn Model>,
-    usage: Arc<Mutex<Usage>>,
+    used: Arc<Mutex<Used>>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Used {
+    usage: Usage,
+    begun: bool,
 }
 
 impl Bill {
     pub(crate) fn new(model: Arc<dyn Model>) -> Self {
-        Self { model, usage: Arc::default() }
+        Self { model, used: Arc::default() }
     }
 
     /// Nothing of what was shown is in it.
     pub(crate) fn so_far(&self) -> Partial {
-        let usage = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        Partial { usage, cost: self.model.cost(&usage), ..Partial::default() }
+        let Used { usage, begun } = *self.lock();
+        Partial { usage, cost: self.model.cost(&usage), begun, ..Partial::default() }
     }
 
-    fn set(&self, usage: Usage) {
-        *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = usage;
+    /// Takes in what a fragment tells.
+    pub(crate) fn note(&self, event: &ModelEvent) {
+        match event {
+            ModelEvent::KeepAlive | ModelEvent::Done { .. } => {}
+            ModelEvent::Usage(usage) => self.lock().usage = *usage,
+            ModelEvent::Text(_)
+            | ModelEvent::Thinking(_)
+            | ModelEvent::ThinkingDone { .. }
+            | ModelEvent::CallStarted { .. }
+            | ModelEvent::CallArguments { .. } => self.lock().begun = true,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A fault, and what was used up before it came.
+/// A fault, and what was used up before it came; nothing of what was shown is in it.
 pub(crate) struct Failed {
     pub(crate) fault: Fault,
-    pub(crate) usage: Usage,
-    pub(crate) cost: Option<MicroUsd>,
+    pub(crate) partial: Partial,
 }
 
 impl ModelCall {
@@ -88,8 +106,7 @@ impl ModelCall {
             Ok(stop_reason) => self.output(reply, stop_reason),
             Err(mut fault) => {
                 fault.message = self.secrets.redact(&fault.message).into_owned();
-                let cost = self.model.cost(&reply.usage);
-                Err(Failed { fault, usage: reply.usage, cost })
+                Err(Failed { fault, partial: self.bill.so_far() })
             }
         }
     }
@@ -105,7 +122,9 @@ impl ModelCall {
                 return Err(Fault::new(FaultKind::StreamCut, why));
             };
             limit = patience.between_bytes;
-            if let Some(stop_reason) = self.take(reply, event?).await? {
+            let event = event?;
+            self.bill.note(&event);
+            if let Some(stop_reason) = self.take(reply, event).await? {
                 self.flush(reply).await?;
                 return Ok(stop_reason);
             }
@@ -172,10 +191,7 @@ impl ModelCall {
                 let clear = call.redactor.push(&text);
                 self.shower.show(Stream::Arguments(index), clear).await;
             }
-            ModelEvent::Usage(usage) => {
-                reply.usage = usage;
-                self.bill.set(usage);
-            }
+            ModelEvent::Usage(usage) => reply.usage = usage,
             ModelEvent::Done { stop_reason } => return Ok(Some(stop_reason)),
         }
         reply.check_room(0)?;
@@ -217,18 +233,30 @@ impl ModelCall {
         let encoded = serde_json::to_vec(&(&text, &thinking, &calls)).map_or(usize::MAX, |json| json.len());
         if encoded > EVENT_BYTES_MAX {
             let why = format!("the reply takes {encoded} bytes to record, more than {EVENT_BYTES_MAX}");
-            return Err(Failed { fault: Fault::new(FaultKind::ReplyTooLarge, why), usage, cost });
+            return Err(self.unusable(FaultKind::ReplyTooLarge, why));
         }
         if let Some(schema) = self.request.output_schema.as_deref()
             && calls.is_empty()
             && let Err(problem) = tenure_tools::check_text(schema, &text)
         {
-            let why = format!("the answer does not fit its schema: {}", self.secrets.redact(&problem));
-            return Err(Failed { fault: Fault::new(FaultKind::SchemaMismatch, why), usage, cost });
+            let why = match stop_reason {
+                StopReason::MaxTokens => {
+                    "the answer was cut at the model's output limit (max_tokens), and so does not fit its schema"
+                }
+                StopReason::Refusal => "the model refused, and so the answer does not fit its schema",
+                StopReason::EndTurn | StopReason::ToolUse | StopReason::Other => "the answer does not fit its schema",
+            };
+            let why = format!("{why}: {}", self.secrets.redact(&problem));
+            return Err(self.unusable(FaultKind::SchemaMismatch, why));
         }
         // A guess of nothing corrects nothing.
         let guessed_tokens = self.model.recount(&self.request, self.guessed_tokens).unwrap_or(0);
         Ok(ModelOutput { text, thinking, calls, stop_reason, usage, cost, guessed_tokens })
+    }
+
+    /// A whole reply that cannot be taken.
+    fn unusable(&self, kind: FaultKind, why: String) -> Failed {
+        Failed { fault: Fault::new(kind, why), partial: self.bill.so_far() }
     }
 
     /// Whether a call has the right form; whether it may run is not asked here.

@@ -181,6 +181,8 @@ pub(crate) struct Warm {
     cut_model: Option<Partial>,
     /// What the newest model call has used up.
     bill: Option<crate::model_call::Bill>,
+    /// What the summary under way has used up.
+    summary_bill: Option<crate::model_call::Bill>,
     /// What work of the open turn could not end.
     left: Vec<String>,
     stopping_since: Option<Instant>,
@@ -239,6 +241,7 @@ impl Warm {
             shown: Shown::default(),
             cut_model: None,
             bill: None,
+            summary_bill: None,
             left: Vec::new(),
             stopping_since: None,
             seeded_for: None,

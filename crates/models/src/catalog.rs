@@ -223,21 +223,19 @@ impl Catalog {
         let mut models = self.scripted_ones();
         models.extend(self.known());
         let asked = self.providers.values().map(|provider| async move {
-            let offered = match provider.is_local() && provider.lists() {
-                true => Some(self.offered(provider).await),
-                false => None,
-            };
+            let offered = if provider.is_local() { Some(self.offered(provider).await) } else { None };
             (provider, offered)
         });
         let mut providers = Vec::new();
         for (provider, offered) in join_all(asked).await {
             let (mut missing, mut fault) = (provider.missing(), None);
             match offered {
-                None => {}
-                Some(Ok(ids)) => models.extend(self.found(provider, &ids, &models)),
-                Some(Err(Fault { kind, message, .. })) => {
+                Some(Ok(ids)) if provider.lists() => models.extend(self.found(provider, &ids, &models)),
+                // One that speaks another format need not list what it has; but it has to be there.
+                Some(Err(Fault { kind, message, .. })) if provider.lists() || kind.is_silence() => {
                     (missing, fault) = (missing.or(Some(message)), Some(kind));
                 }
+                None | Some(_) => {}
             }
             let own = models.iter_mut().filter(|model| model.provider == provider.name());
             own.for_each(|model| model.missing.clone_from(&missing));

@@ -105,6 +105,11 @@ impl Gauge {
         }
     }
 
+    /// Whether no vendor's number has come yet.
+    pub fn is_new(&self) -> bool {
+        self.ratios[0].is_none()
+    }
+
     fn ratio(&self) -> f64 {
         match self.ratios {
             [Some(a), Some(b), Some(c)] => a.max(b).min(a.min(b).max(c)),

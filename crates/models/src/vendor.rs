@@ -66,28 +66,29 @@ impl VendorModel {
 
     /// The bytes of a request, as the vendor gets them.
     pub fn body(&self, request: &ModelRequest) -> Result<Vec<u8>, Fault> {
-        let request = &*self.fitting(request);
+        let messages = self.fitting(&request.messages);
+        let turns = &conversation::turns(messages.iter().map(|message| &**message));
         match self.wire {
-            Wire::Anthropic => anthropic::body(&self.entry, request),
-            Wire::Chat => chat::body(&self.entry, request),
-            Wire::Responses => responses::body(&self.entry, request),
-            Wire::Gemini => gemini::body(&self.entry, request),
+            Wire::Anthropic => anthropic::body(&self.entry, request, turns),
+            Wire::Chat => chat::body(&self.entry, request, turns),
+            Wire::Responses => responses::body(&self.entry, request, turns),
+            Wire::Gemini => gemini::body(&self.entry, request, turns),
         }
     }
 
     /// What an earlier model of the session was given and this one cannot take is only named.
-    fn fitting<'r>(&self, request: &'r ModelRequest) -> Cow<'r, ModelRequest> {
+    fn fitting<'r>(&self, messages: &'r [Arc<ChatMessage>]) -> Cow<'r, [Arc<ChatMessage>]> {
         let fits = |message: &Arc<ChatMessage>| parts_of(message).iter().all(|part| self.takes(part));
-        if request.messages.iter().all(fits) {
-            return Cow::Borrowed(request);
+        if messages.iter().all(fits) {
+            return Cow::Borrowed(messages);
         }
         let named = |part: &mut Part| {
             if let Some(name) = part.attachment().filter(|_| !self.takes(part)) {
                 *part = Part::text(format!("({}, {name}: left out, since you cannot take it)", part.described()));
             }
         };
-        let mut request = request.clone();
-        for message in request.messages.iter_mut().filter(|message| !fits(message)) {
+        let mut messages = messages.to_vec();
+        for message in messages.iter_mut().filter(|message| !fits(message)) {
             match Arc::make_mut(message) {
                 ChatMessage::System { parts } | ChatMessage::User { parts } | ChatMessage::Tool { parts, .. } => {
                     parts.iter_mut().for_each(named);
@@ -95,7 +96,7 @@ impl VendorModel {
                 ChatMessage::Assistant { .. } => {}
             }
         }
-        Cow::Owned(request)
+        Cow::Owned(messages)
     }
 
     fn takes_kind(&self, part_kind: &str) -> bool {
@@ -120,7 +121,7 @@ impl VendorModel {
         match self.wire {
             Wire::Anthropic => stream::fragments(chunks, anthropic::Decoder::default()),
             Wire::Chat if with_tools && self.entry.tool_mode == ToolMode::Schema => {
-                stream::fragments(chunks, chat::Decoder::by_schema())
+                stream::fragments(chunks, chat::Decoder::by_schema(&self.entry.name))
             }
             Wire::Chat => stream::fragments(chunks, chat::Decoder::default()),
             Wire::Responses => stream::fragments(chunks, responses::Decoder::default()),
@@ -132,10 +133,7 @@ impl VendorModel {
     fn explained(&self, mut fault: Fault) -> Fault {
         let hint = match fault.kind {
             FaultKind::Auth => Some(self.endpoint.key_hint()),
-            FaultKind::NoServer => Some(format!(
-                "another address is set with `base_url` under [providers.{}] in config.toml",
-                self.endpoint.provider
-            )),
+            FaultKind::NoServer => Some(self.endpoint.address_hint()),
             FaultKind::UnknownModel => {
                 Some(format!("{} offers no model {}; see `tenure models`", self.endpoint.provider, self.entry.id))
             }

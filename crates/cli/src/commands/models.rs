@@ -1,7 +1,10 @@
 //! `tenure models`: what sessions can have for a model, and what is missing for the others.
 
 use clap::Args;
-use tenure_client::print::{Look, Tone, columns, tamed};
+use tenure_client::{
+    Client,
+    print::{Look, Tone, columns, tamed},
+};
 use tenure_wire::{ModelList, ModelView, PriceView, ProviderView};
 
 use super::Context;
@@ -45,6 +48,16 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
         }
     }
     Ok(Exit::Ok)
+}
+
+/// What may be behind a key that is missing or refused: a daemon keeps the environment that it was started with.
+pub async fn tell_key_here(context: &Context, client: &Client) {
+    // It is only a hint: what stands in its way is not worth an error.
+    if context.remote.is_none()
+        && let Ok(list) = client.models(None).await
+    {
+        tell_unlike(context, &list);
+    }
 }
 
 /// What the daemon's environment has else than this shell's, to stderr.

@@ -65,9 +65,7 @@ impl Session {
             Input::ContextFound(seed) => Ok(self.take_seed(seed, moment)),
             Input::ContextMeasured { turn, tokens, window } => self.context_measured(turn, tokens, window, moment),
             Input::Compacted { attempt, compacted } => self.compacted(attempt, compacted, moment),
-            Input::CompactFailed { attempt, fault, usage, cost } => {
-                self.compact_failed(attempt, fault, (usage, cost), moment)
-            }
+            Input::CompactFailed { attempt, fault, partial } => self.compact_failed(attempt, fault, partial, moment),
             Input::ModelDone { turn, step, attempt, output } => self.model_done((turn, step, attempt), output, moment),
             Input::ModelFailed { turn, step, attempt, fault, partial } => {
                 self.model_failed((turn, step, attempt), fault, partial, moment)
@@ -77,7 +75,7 @@ impl Session {
                 self.tool_done(turn, call, run, result, duration_ms, moment)
             }
             Input::Woke { call } => self.approval_expired(call, moment),
-            Input::WorkGone { turn, left, partial, untold } => self.work_gone(turn, left, partial, untold, moment),
+            Input::WorkGone { turn, left, cut } => self.work_gone(turn, left, cut, moment),
             Input::Recover { classes, partial } => Ok(self.recover(&classes, partial, moment)),
             Input::Expire { idle_ms } => self.expire(idle_ms, moment),
         }

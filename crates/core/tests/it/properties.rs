@@ -312,9 +312,11 @@ impl Play {
                 self.world.now_ms = self.world.now_ms.max(not_before.map_or(0, |at| at.ms()));
                 let usage = Usage { input_tokens: 2, ..Default::default() };
                 match FAULTS.get(usize::from(how)) {
-                    Some(kind) => {
-                        Input::CompactFailed { attempt, fault: Fault::new(*kind, "failed"), usage, cost: None }
-                    }
+                    Some(kind) => Input::CompactFailed {
+                        attempt,
+                        fault: Fault::new(*kind, "failed"),
+                        partial: Partial { usage, ..Partial::default() },
+                    },
                     None => Input::Compacted { attempt, compacted: self.compacted(how, usage) },
                 }
             }
@@ -334,8 +336,8 @@ impl Play {
                 let left = if how.is_multiple_of(5) { vec!["pid 7".to_owned()] } else { vec![] };
                 let open = self.world.session.turn.as_ref().expect("a turn is open");
                 let idle = open.calls.iter().all(|call| call.is_done());
-                let partial = (idle && how.is_multiple_of(2)).then(Partial::default);
-                Input::WorkGone { turn, left, partial, untold: None }
+                let cut = (idle && how.is_multiple_of(2)).then(Partial::default);
+                Input::WorkGone { turn, left, cut }
             }
         };
         self.world.now_ms += u64::from(how % 16);

@@ -286,12 +286,9 @@ pub fn gone() -> Step {
     gone_with(&[], None)
 }
 
-pub fn gone_with(left: &[&str], partial: Option<Partial>) -> Step {
+pub fn gone_with(left: &[&str], cut: Option<Partial>) -> Step {
     let left: Vec<String> = left.iter().map(|left| (*left).to_owned()).collect();
-    tell(move |world| {
-        let (turn, left, partial) = (world.open_turn(), left.clone(), partial.clone());
-        Input::WorkGone { turn, left, partial, untold: None }
-    })
+    tell(move |world| Input::WorkGone { turn: world.open_turn(), left: left.clone(), cut: cut.clone() })
 }
 
 /// The daemon died and is back.
@@ -373,15 +370,18 @@ pub fn summary_failed(kind: FaultKind) -> Step {
     tell(move |world| Input::CompactFailed {
         attempt: next_summary(world),
         fault: Fault::new(kind, "the model failed"),
-        usage: USAGE,
-        cost: Some(3),
+        partial: Partial { usage: USAGE, cost: Some(3), ..Partial::default() },
     })
 }
 
 /// A failure of an attempt that is not under way.
 pub fn late_summary_failed(attempt: u32) -> Step {
     let fault = Fault::new(FaultKind::Server, "late");
-    tell(move |_| Input::CompactFailed { attempt, fault: fault.clone(), usage: USAGE, cost: None })
+    tell(move |_| Input::CompactFailed {
+        attempt,
+        fault: fault.clone(),
+        partial: Partial { usage: USAGE, ..Partial::default() },
+    })
 }
 
 fn next_summary(world: &World) -> u32 {

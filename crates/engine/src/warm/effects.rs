@@ -11,7 +11,7 @@ use std::{
 use futures::FutureExt;
 use tenure_core::{
     command::{Input, ModelOutput, Partial},
-    context::{ModelRequest, Purpose, RequestMeta},
+    context::{ModelRequest, Purpose, RequestMeta, Transcript},
     event::{CompactTrigger, ContextSeeded, SeedSource},
     ids::{CallId, TurnId},
     model::{Fault, FaultKind, MicroUsd, Usage},
@@ -19,6 +19,7 @@ use tenure_core::{
     session::{CallState, Effect},
     tool::{Intent, ToolResult},
 };
+use tenure_models::Model;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -110,10 +111,14 @@ impl Warm {
         }
         let mut left = self.left.clone();
         left.extend(stuck.iter().map(|effect| self.name_of(effect)));
-        let shown = |cut: &Partial| Partial { usage: cut.usage, cost: cut.cost, ..self.shown.so_far() };
-        let partial = self.cut_model.as_ref().map(shown);
-        let untold = self.untold();
-        self.tell(Input::WorkGone { turn, left, partial, untold }).await
+        let cut = match self.state.waits_for_compaction() {
+            true => self.summary_bill.as_ref().map(Bill::so_far),
+            false => self.cut_model.as_ref().map(|cut| {
+                let Partial { text, thinking, .. } = self.shown.so_far();
+                Partial { text, thinking, ..cut.clone() }
+            }),
+        };
+        self.tell(Input::WorkGone { turn, left, cut }).await
     }
 
     /// What a request costs whose count was never told: nothing with a free model, else nobody knows.
@@ -198,6 +203,9 @@ impl Warm {
         let bug = || Fault::new(FaultKind::BadRequest, format!("no request could be made for {turn}"));
         let request = request.ok_or_else(bug)?;
         let model = parts.models.resolve(&request.model)?;
+        if model.window().is_some() {
+            self.seed_gauge(&request, &*model);
+        }
         let shown_secrets = self.shown_secrets();
         let shower = Shower { news: self.news_sender(), turn, step, attempt };
         let parts = &self.shared.parts;
@@ -232,6 +240,18 @@ impl Warm {
         Ok(())
     }
 
+    /// A session that comes back begins with what the vendor counted last, as far as its log was read anyway.
+    fn seed_gauge(&mut self, request: &ModelRequest, model: &dyn Model) {
+        let counted = self.transcript.as_ref().and_then(Transcript::counted).filter(|_| self.gauge.is_new());
+        let Some(counted) = counted.filter(|counted| counted.model == request.model) else { return };
+        let mut before = request.clone();
+        before.messages.truncate(counted.messages);
+        let guessed = model.count(&before);
+        if let Some(guessed) = model.recount(&before, guessed) {
+            self.gauge.set(guessed, counted.tokens);
+        }
+    }
+
     /// Tells the core how full the window is, where that is worth a thought; tells whether that changed the state.
     async fn measure(&mut self, turn: TurnId, call: &ModelCall) -> bool {
         let Some(window) = call.model.window() else { return false };
@@ -246,6 +266,7 @@ impl Warm {
             Ok(work) => {
                 let token = self.shared.stop.child_token();
                 self.running.insert(effect, token.clone());
+                self.summary_bill = Some(work.bill.clone());
                 self.run_beside(effect, token.clone(), async move {
                     let input = tokio::select! {
                         biased;
@@ -256,7 +277,7 @@ impl Warm {
                 });
                 false
             }
-            Err(fault) => self.tell(Input::CompactFailed { attempt, fault, usage: Usage::default(), cost: None }).await,
+            Err(fault) => self.tell(Input::CompactFailed { attempt, fault, partial: Partial::default() }).await,
         }
     }
 
@@ -271,21 +292,25 @@ impl Warm {
         let mut request = ModelRequest {
             model: name,
             system: transcript.system(&self.state),
-            messages: Vec::new(),
+            messages: transcript.entries().iter().map(|entry| entry.message.clone()).collect(),
             tools: self.shared.parts.tools.specs(),
             files: BTreeMap::new(),
             output_schema: None,
             meta,
         };
+        self.seed_gauge(&request, &*model);
+        request.messages.clear();
         let under_way = self.state.compaction.as_ref();
         let (trigger, overflows) =
             under_way.map_or((CompactTrigger::Asked, 0), |under_way| (under_way.trigger, under_way.overflows));
         let overhead = self.gauge.read(model.count(&request));
         let room = Room { overhead, window: model.window(), overflows, gauge: self.gauge };
-        let plan = Plan::make(transcript.entries(), &*model, &room).ok_or_else(nothing)?;
+        let entries = self.transcript.as_ref().map_or(&[][..], Transcript::entries);
+        let plan = Plan::make(entries, &*model, &room).ok_or_else(nothing)?;
         (request.system, request.messages, request.tools) = (Plan::system(), plan.messages(), Arc::from([]));
         let (secrets, shown_secrets) = (self.shared.parts.secrets.clone(), self.shown_secrets());
-        Ok(Compacting { attempt, trigger, model, request, plan, gauge: self.gauge, secrets, shown_secrets })
+        let bill = Bill::new(model.clone());
+        Ok(Compacting { attempt, trigger, model, request, plan, gauge: self.gauge, secrets, shown_secrets, bill })
     }
 
     /// Secrets that the model was shown by a person or by a result, and so may name.
@@ -382,6 +407,10 @@ impl Warm {
             return Err((News::Done(Box::new(Done { effect, input: Some(input.clone()), left })), error));
         }
         self.running.remove(&effect);
+        if input.is_some() && matches!(effect, Effect::Compact { .. }) {
+            // It was told.
+            self.summary_bill = None;
+        }
         if turn_of(&effect) == self.state.turn.as_ref().map(|turn| turn.id) {
             self.left.extend(left);
             if input.is_none() && matches!(effect, Effect::CallModel { .. }) {
@@ -444,10 +473,7 @@ fn model_input(
 ) -> Input {
     match outcome {
         Ok(output) => Input::ModelDone { turn, step, attempt, output },
-        Err(Failed { fault, usage, cost }) => {
-            let partial = Partial { usage, cost, ..Partial::default() };
-            Input::ModelFailed { turn, step, attempt, fault, partial }
-        }
+        Err(Failed { fault, partial }) => Input::ModelFailed { turn, step, attempt, fault, partial },
     }
 }
 
@@ -465,7 +491,7 @@ fn broken(effect: Effect) -> Option<Input> {
         }
         Effect::Compact { attempt, .. } => {
             let fault = Fault::new(FaultKind::Malformed, why);
-            Some(Input::CompactFailed { attempt, fault, usage: Usage::default(), cost: None })
+            Some(Input::CompactFailed { attempt, fault, partial: Partial::default() })
         }
         Effect::Wake { .. } | Effect::ReportGone { .. } => None,
     }

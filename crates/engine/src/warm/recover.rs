@@ -10,7 +10,7 @@ use tenure_core::{
 };
 
 use super::Warm;
-use crate::{Error, files::SessionFiles, load, redaction::restored};
+use crate::{Error, files::SessionFiles, load, model_call::Bill, redaction::restored};
 
 impl Warm {
     /// Tells whether the session may go on now.
@@ -45,6 +45,8 @@ impl Warm {
         if matches!(turn.phase, Phase::Stopping(_)) {
             // It is told with the turn's end.
             self.cut_model = (!shown.is_empty()).then(|| Partial { cost: self.untold(), ..Partial::default() });
+            let model = self.shared.parts.models.resolve(&turn.model).ok();
+            self.summary_bill = model.filter(|_| state.compaction.is_some()).map(Bill::new);
             return Ok(());
         }
         let (classes, partial) = (self.classes(turn).await, self.shown.so_far());

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tenure_core::model::{Fault, FaultKind};
 
 use super::Provider;
-use crate::vendor::Transport;
+use crate::vendor::{Transport, Wire};
 
 /// A server on this machine answers such a question at once, or not at all.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -49,7 +49,9 @@ impl Offered {
 
 async fn asked(provider: &Provider, transport: &Transport) -> Answer {
     let endpoint = provider.endpoint();
-    let answer = tokio::time::timeout(PATIENCE, transport.get_json(&endpoint, provider.wire(), "models")).await;
+    // The other addresses end with a version.
+    let path = if provider.wire() == Wire::Anthropic { "v1/models" } else { "models" };
+    let answer = tokio::time::timeout(PATIENCE, transport.get_json(&endpoint, provider.wire(), path)).await;
     let silent = || {
         let why = format!("{} does not answer within {} s", endpoint.host(), PATIENCE.as_secs());
         Fault::new(FaultKind::Network, why)

@@ -52,7 +52,9 @@ struct BuiltIn {
     base_url: &'static str,
     /// What is put behind an address that a variable gives.
     version: &'static str,
-    url_variables: &'static [&'static str],
+    url_variable: Option<&'static str>,
+    /// The port of an address that a variable gives as a bare host; only such a variable may.
+    bare_port: Option<u16>,
     key_variables: &'static [&'static str],
     takes: &'static [PartKind],
     aliases: &'static [(&'static str, &'static str)],
@@ -68,7 +70,8 @@ const BUILT_IN: &[BuiltIn] = &[
         wire: Wire::Anthropic,
         base_url: "https://api.anthropic.com",
         version: "",
-        url_variables: &["ANTHROPIC_BASE_URL"],
+        url_variable: Some("ANTHROPIC_BASE_URL"),
+        bare_port: None,
         key_variables: &["ANTHROPIC_API_KEY"],
         takes: SEEN_PARTS,
         aliases: super::known::ANTHROPIC_ALIASES,
@@ -78,7 +81,8 @@ const BUILT_IN: &[BuiltIn] = &[
         wire: Wire::Responses,
         base_url: OPENAI_URL,
         version: "",
-        url_variables: &["OPENAI_BASE_URL"],
+        url_variable: Some("OPENAI_BASE_URL"),
+        bare_port: None,
         key_variables: &["OPENAI_API_KEY"],
         takes: SEEN_PARTS,
         aliases: super::known::OPENAI_ALIASES,
@@ -88,7 +92,8 @@ const BUILT_IN: &[BuiltIn] = &[
         wire: Wire::Gemini,
         base_url: "https://generativelanguage.googleapis.com/v1beta",
         version: "/v1beta",
-        url_variables: &["GOOGLE_GEMINI_BASE_URL"],
+        url_variable: Some("GOOGLE_GEMINI_BASE_URL"),
+        bare_port: None,
         key_variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
         takes: ALL_PARTS,
         aliases: super::known::GOOGLE_ALIASES,
@@ -98,7 +103,8 @@ const BUILT_IN: &[BuiltIn] = &[
         wire: Wire::Chat,
         base_url: "https://openrouter.ai/api/v1",
         version: "",
-        url_variables: &[],
+        url_variable: None,
+        bare_port: None,
         key_variables: &["OPENROUTER_API_KEY"],
         takes: SEEN_PARTS,
         aliases: &[],
@@ -108,7 +114,8 @@ const BUILT_IN: &[BuiltIn] = &[
         wire: Wire::Chat,
         base_url: "http://127.0.0.1:11434/v1",
         version: "/v1",
-        url_variables: &["OLLAMA_HOST"],
+        url_variable: Some("OLLAMA_HOST"),
+        bare_port: Some(11434),
         key_variables: &[],
         takes: &[PartKind::Image],
         aliases: &[],
@@ -118,7 +125,8 @@ const BUILT_IN: &[BuiltIn] = &[
         wire: Wire::Chat,
         base_url: "http://127.0.0.1:8080/v1",
         version: "",
-        url_variables: &[],
+        url_variable: None,
+        bare_port: None,
         key_variables: &[],
         takes: &[PartKind::Image],
         aliases: &[],
@@ -128,7 +136,8 @@ const BUILT_IN: &[BuiltIn] = &[
         wire: Wire::Chat,
         base_url: "http://127.0.0.1:8000/v1",
         version: "",
-        url_variables: &[],
+        url_variable: None,
+        bare_port: None,
         key_variables: &[],
         takes: &[PartKind::Image],
         aliases: &[],
@@ -144,8 +153,6 @@ pub struct Provider {
     endpoint: Arc<Endpoint>,
     /// At its built-in address a vendor lets nobody in without a key; and who names a variable for it means it.
     needs_key: bool,
-    /// The variable that names another address than the built-in one.
-    url_variable: Option<&'static str>,
     takes: Vec<PartKind>,
     aliases: &'static [(&'static str, &'static str)],
 }
@@ -178,11 +185,14 @@ impl BuiltIn {
         config: ProviderConfig,
         variable: &impl Fn(&str) -> Option<String>,
     ) -> Result<Provider, Mistake> {
-        let from_variable = self.url_variables.iter().find_map(|name| Some((*name, set(variable, name)?)));
-        let url_variable = from_variable.as_ref().map(|(name, _)| *name).filter(|_| config.base_url.is_none());
-        let elsewhere = config.base_url.clone().or_else(|| from_variable.map(|(_, url)| self.with_version(&url)));
-        let base_url =
-            checked(self.name, elsewhere.as_deref().unwrap_or(self.base_url), config.wire.unwrap_or(self.wire))?;
+        let from_variable = self.url_variable.and_then(|name| Some((name, set(variable, name)?)));
+        let (url_variable, url) = match (config.base_url.as_deref(), from_variable) {
+            (Some(said), _) => (None, said.to_owned()),
+            (None, Some((name, given))) => (Some(name), self.with_version(&given)),
+            (None, None) => (None, self.base_url.to_owned()),
+        };
+        let place = Place { provider: self.name, said_by: url_variable.unwrap_or("base_url") };
+        let base_url = place.checked(&url, config.wire.unwrap_or(self.wire))?;
         let moved = base_url.trim_end_matches('/') != self.base_url;
         // Who imitates OpenAI seldom knows more than Chat Completions.
         let wire = if self.base_url == OPENAI_URL && moved { Wire::Chat } else { self.wire };
@@ -196,6 +206,7 @@ impl BuiltIn {
         let endpoint = Endpoint {
             provider: self.name.to_owned(),
             base_url,
+            url_variable: url_variable.filter(|_| moved),
             key: config.key.as_deref().map(trimmed).or_else(from_variables),
             key_variable,
             headers: sendable(self.name, config.headers)?,
@@ -205,7 +216,6 @@ impl BuiltIn {
             wire: config.wire.unwrap_or(wire),
             endpoint: Arc::new(endpoint),
             needs_key: says_variable || (!self.key_variables.is_empty() && !moved),
-            url_variable: url_variable.filter(|_| moved),
             takes: self.takes.to_vec(),
             aliases: self.aliases,
         })
@@ -213,10 +223,8 @@ impl BuiltIn {
 
     /// The address that a variable gives, in full.
     fn with_version(&self, given: &str) -> String {
-        let url = match self.name {
-            "ollama" => with_scheme(given),
-            _ => given.trim().trim_end_matches('/').to_owned(),
-        };
+        let given = given.trim().trim_end_matches('/');
+        let url = self.bare_port.map_or_else(|| given.to_owned(), |port| with_scheme(given, port));
         match url.ends_with(self.version) {
             true => url,
             false => format!("{url}{}", self.version),
@@ -243,14 +251,15 @@ fn own(name: &str, config: ProviderConfig, variable: &impl Fn(&str) -> Option<St
         .or_else(|| config.key_variable.as_deref().and_then(|name| set(variable, name)));
     let endpoint = Endpoint {
         provider: name.to_owned(),
-        base_url: checked(name, base_url, wire)?,
+        base_url: Place { provider: name, said_by: "base_url" }.checked(base_url, wire)?,
+        url_variable: None,
         key,
         key_variable: config.key_variable,
         headers: sendable(name, config.headers)?,
         proxy: usable(name, config.proxy)?,
     };
     let (takes, endpoint) = (ALL_PARTS.to_vec(), Arc::new(endpoint));
-    Ok(Provider { wire, needs_key, url_variable: None, endpoint, takes, aliases: &[] })
+    Ok(Provider { wire, needs_key, endpoint, takes, aliases: &[] })
 }
 
 impl Provider {
@@ -273,7 +282,7 @@ impl Provider {
 
     /// The variable that gave its address, where that is not the built-in one.
     pub fn url_variable(&self) -> Option<&'static str> {
-        self.url_variable
+        self.endpoint.url_variable
     }
 
     pub fn has_key(&self) -> bool {
@@ -351,12 +360,12 @@ fn set(variable: &impl Fn(&str) -> Option<String>, name: &str) -> Option<String>
 }
 
 /// `OLLAMA_HOST` may be a bare host, with or without a port, and the address that a server listens on.
-fn with_scheme(url: &str) -> String {
-    let url = url.trim().trim_end_matches('/');
+fn with_scheme(url: &str, port: u16) -> String {
     if url.contains("://") {
         return url.to_owned();
     }
-    let (host, port) = url.rsplit_once(':').unwrap_or((url, "11434"));
+    let usual = port.to_string();
+    let (host, port) = url.rsplit_once(':').unwrap_or((url, &usual));
     let host = if host.is_empty() || host == "0.0.0.0" { "127.0.0.1" } else { host };
     format!("http://{host}:{port}")
 }
@@ -374,9 +383,13 @@ fn sendable(provider: &str, headers: BTreeMap<String, String>) -> Result<Vec<(St
             .any(|own| name.eq_ignore_ascii_case(own))
     };
     for (name, value) in &headers {
-        if ours(name) || HeaderName::try_from(name.as_str()).is_err() || HeaderValue::from_str(value).is_err() {
-            return Err(Mistake::of("providers", provider, format!("the header `{name}` cannot be sent")));
-        }
+        let is_sendable = HeaderName::try_from(name.as_str()).is_ok() && HeaderValue::from_str(value).is_ok();
+        let why = match () {
+            () if ours(name) => "is set by tenure itself",
+            () if !is_sendable => "cannot be sent",
+            () => continue,
+        };
+        return Err(Mistake::of("providers", provider, format!("the header `{name}` {why}")));
     }
     Ok(headers.into_iter().collect())
 }
@@ -395,16 +408,25 @@ fn usable(provider: &str, proxy: Option<String>) -> Result<Option<String>, Mista
     }
 }
 
-fn checked(name: &str, url: &str, wire: Wire) -> Result<String, Mistake> {
-    let bad = |why: &str| Mistake::of("providers", name, format!("base_url {url}: {why}"));
-    let parsed = reqwest::Url::parse(url).map_err(|error| bad(&error.to_string()))?;
-    match parsed.scheme() {
-        "http" | "https" if parsed.has_host() => {
-            let url = url.trim_end_matches('/');
-            // The others' addresses end with a version; here it is part of the path.
-            let bare = if wire == Wire::Anthropic { url.strip_suffix("/v1").unwrap_or(url) } else { url };
-            Ok(bare.to_owned())
+/// Where a provider's address was said, to tell mistakes in it.
+struct Place<'a> {
+    provider: &'a str,
+    /// A key of the config or a variable.
+    said_by: &'a str,
+}
+
+impl Place<'_> {
+    fn checked(&self, url: &str, wire: Wire) -> Result<String, Mistake> {
+        let bad = |why: &str| Mistake::of("providers", self.provider, format!("{} {url}: {why}", self.said_by));
+        let parsed = reqwest::Url::parse(url).map_err(|error| bad(&error.to_string()))?;
+        match parsed.scheme() {
+            "http" | "https" if parsed.has_host() => {
+                let url = url.trim_end_matches('/');
+                // The others' addresses end with a version; here it is part of the path.
+                let bare = if wire == Wire::Anthropic { url.strip_suffix("/v1").unwrap_or(url) } else { url };
+                Ok(bare.to_owned())
+            }
+            _ => Err(bad("an address begins with http:// or https://")),
         }
-        _ => Err(bad("an address begins with http:// or https://")),
     }
 }

@@ -13,7 +13,7 @@ use tenure_core::{
 };
 
 use super::{
-    conversation::{CallResult, Said, Turn, spoken, turns},
+    conversation::{CallResult, Said, Turn, spoken},
     media::{self, Media},
 };
 use crate::entry::{Effort, Entry, ThinkingStyle};
@@ -133,8 +133,7 @@ enum Source<'a> {
     Text { media_type: &'static str, data: String },
 }
 
-pub(crate) fn body(entry: &Entry, request: &ModelRequest) -> Result<Vec<u8>, Fault> {
-    let turns = turns(request.messages.iter().map(|message| &**message));
+pub(crate) fn body(entry: &Entry, request: &ModelRequest, turns: &[Turn<'_>]) -> Result<Vec<u8>, Fault> {
     let max_tokens = entry.output_max.unwrap_or(OUTPUT_MAX);
     let body = Body {
         model: &entry.id,
@@ -145,7 +144,7 @@ pub(crate) fn body(entry: &Entry, request: &ModelRequest) -> Result<Vec<u8>, Fau
         output_config: output_config(entry, request),
         tools: request.tools.iter().map(tool).collect(),
         system: system(request),
-        messages: messages(&turns, &Media(&request.files))?,
+        messages: messages(turns, &Media(&request.files))?,
     };
     Ok(super::encode(&body))
 }

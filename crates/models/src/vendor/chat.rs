@@ -14,7 +14,7 @@ use tenure_core::{
 
 use super::{
     action,
-    conversation::{Asked, CallResult, Said, Turn, text_of, turns},
+    conversation::{Asked, CallResult, Said, Turn, text_of},
     media::{self, Media},
 };
 use crate::entry::{Effort, Entry, ToolMode};
@@ -134,13 +134,12 @@ struct Called<'a> {
     arguments: String,
 }
 
-pub(crate) fn body(entry: &Entry, request: &ModelRequest) -> Result<Vec<u8>, Fault> {
-    let turns = turns(request.messages.iter().map(|message| &**message));
+pub(crate) fn body(entry: &Entry, request: &ModelRequest, turns: &[Turn<'_>]) -> Result<Vec<u8>, Fault> {
     let by_schema = entry.tool_mode == ToolMode::Schema && !request.tools.is_empty();
     let media = Media(&request.files);
     let shape = Shape { by_schema, sends_reasoning: entry.sends_reasoning };
     let mut messages = system(request, by_schema);
-    for turn in &turns {
+    for turn in turns {
         shape.push(turn, &media, &mut messages)?;
     }
     let body = Body {

@@ -46,11 +46,19 @@ pub(crate) fn of_status(status: StatusCode, headers: &HeaderMap, body: &[u8]) ->
 
 /// An answer that is none: success is claimed, but no stream of events follows.
 pub(crate) fn of_body(content_type: &str, body: &[u8], endpoint: &Endpoint) -> Fault {
-    let told =
-        serde_json::from_slice::<Value>(body).ok().filter(|body| body.get("error").is_some_and(|e| !e.is_null()));
-    match told {
-        Some(error) => in_stream(&error),
-        None => {
+    let told = serde_json::from_slice::<Value>(body).unwrap_or_default();
+    // Gemini answers with a list where it was not asked for events.
+    let told = told.as_array().and_then(|items| items.first()).unwrap_or(&told);
+    let has = |field: &str| told.get(field).is_some_and(|value| !value.is_null());
+    match () {
+        () if has("error") => in_stream(told),
+        // It says only that it is not what was asked for.
+        () if has("detail") => {
+            let Fault { kind, message, .. } = in_stream(told);
+            let kind = if kind == FaultKind::Server { FaultKind::BadRequest } else { kind };
+            Fault::new(kind, format!("{} answered without a stream of events: {message}", endpoint.host()))
+        }
+        () => {
             let why = format!(
                 "{} answered with {content_type} instead of a stream of events: is `base_url` right?",
                 endpoint.host()
@@ -80,7 +88,16 @@ pub(crate) fn of_connection(error: &reqwest::Error, endpoint: &Endpoint) -> Faul
             let url = endpoint.shown_url();
             return Fault::new(FaultKind::NoServer, format!("is the server running at {url}? {words}"));
         }
-        () if error.is_connect() => (FaultKind::Network, "it cannot be reached"),
+        () if error.is_connect() => match endpoint.proxy(|name| std::env::var(name).ok()) {
+            // Nobody but the proxy is connected to.
+            Some((proxy, named)) => {
+                let is_there = !error.is_timeout() && chain(error).all(|cause| !cause.is::<io::Error>());
+                let how = if is_there { "does not let us through" } else { "cannot be reached" };
+                let why = format!("the proxy {proxy} on the way to {} {how} ({named}): {words}", endpoint.host());
+                return Fault::new(FaultKind::Network, why);
+            }
+            None => (FaultKind::Network, "it cannot be reached"),
+        },
         () if error.is_timeout() => (FaultKind::Network, "it took too long"),
         () if error.is_builder() => (FaultKind::BadRequest, "the request cannot be made"),
         () => (FaultKind::StreamCut, "the connection broke"),
@@ -134,6 +151,8 @@ impl Told {
             return told;
         }
         let words = ["message", "detail", "msg"].iter().find_map(|field| error.get(field).and_then(Value::as_str));
+        // A list of what is wrong with a request.
+        let words = words.or_else(|| error.pointer("/detail/0/msg").and_then(Value::as_str));
         told.words = shortened(words.unwrap_or_default());
         let mut marks: Vec<&str> =
             ["type", "code", "status"].iter().filter_map(|field| error.get(field)?.as_str()).collect();

@@ -13,7 +13,7 @@ use tenure_core::{
 };
 
 use super::{
-    conversation::{CallResult, Said, Turn, spoken, text_of, turns},
+    conversation::{CallResult, Said, Turn, spoken, text_of},
     media::{self, Media},
 };
 use crate::entry::{Entry, ThinkingStyle};
@@ -105,8 +105,7 @@ enum PieceBody<'a> {
     },
 }
 
-pub(crate) fn body(entry: &Entry, request: &ModelRequest) -> Result<Vec<u8>, Fault> {
-    let turns = turns(request.messages.iter().map(|message| &**message));
+pub(crate) fn body(entry: &Entry, request: &ModelRequest, turns: &[Turn<'_>]) -> Result<Vec<u8>, Fault> {
     let media = Media(&request.files);
     let function_declarations: Vec<_> = request
         .tools
@@ -122,7 +121,7 @@ pub(crate) fn body(entry: &Entry, request: &ModelRequest) -> Result<Vec<u8>, Fau
         generation_config: generation_config(entry, request),
         tools: (!function_declarations.is_empty()).then_some([Tools { function_declarations }]),
         system_instruction: (!system.is_empty()).then_some(Content { role: None, parts: system }),
-        contents: contents(&turns, &media)?,
+        contents: contents(turns, &media)?,
     };
     Ok(super::encode(&body))
 }

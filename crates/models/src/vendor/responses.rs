@@ -13,7 +13,7 @@ use tenure_core::{
 };
 
 use super::{
-    conversation::{Turn, text_of, turns},
+    conversation::{Turn, text_of},
     media::{self, Media},
 };
 use crate::entry::{Effort, Entry, ThinkingStyle};
@@ -87,11 +87,10 @@ enum Content<'a> {
     InputFile { filename: &'a str, file_data: String },
 }
 
-pub(crate) fn body(entry: &Entry, request: &ModelRequest) -> Result<Vec<u8>, Fault> {
-    let turns = turns(request.messages.iter().map(|message| &**message));
+pub(crate) fn body(entry: &Entry, request: &ModelRequest, turns: &[Turn<'_>]) -> Result<Vec<u8>, Fault> {
     let media = Media(&request.files);
     let mut input = Vec::with_capacity(turns.len());
-    for turn in &turns {
+    for turn in turns {
         push(turn, &media, &mut input)?;
     }
     let thinks = entry.thinking != ThinkingStyle::None;

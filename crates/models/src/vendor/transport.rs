@@ -8,6 +8,7 @@ use std::{
 };
 
 use futures::{StreamExt, TryStreamExt};
+use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::{
     Client, RequestBuilder, Response,
     header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
@@ -27,6 +28,8 @@ pub struct Endpoint {
     /// `anthropic`, `openai` or whatever the user's config calls it.
     pub provider: String,
     pub base_url: String,
+    /// The variable that gave the address, where it is not the built-in one.
+    pub url_variable: Option<&'static str>,
     pub key: Option<String>,
     /// Where the key is looked for, to tell people who have none.
     pub key_variable: Option<String>,
@@ -55,6 +58,29 @@ impl Endpoint {
             }
             (Some(_), None) => format!("the key is the one under [providers.{provider}] in config.toml"),
             (Some(_), Some(variable)) => format!("the key is the one of {variable} or of [providers.{provider}]"),
+        }
+    }
+
+    /// How the address is changed, to tell people whose server is not there.
+    pub(super) fn address_hint(&self) -> String {
+        let provider = &self.provider;
+        match self.url_variable {
+            Some(variable) => format!("the address is that of {variable} in the daemon's environment"),
+            None => format!("another address is set with `base_url` under [providers.{provider}] in config.toml"),
+        }
+    }
+
+    /// The proxy on the way to it, as people may see it, and where it is named.
+    pub(super) fn proxy(&self, variable: impl Fn(&str) -> Option<String>) -> Option<(String, String)> {
+        match Way::to(self) {
+            Way::Straight => None,
+            Way::Proxy(proxy) => {
+                Some((shown_url(&proxy), format!("`proxy` under [providers.{}] in config.toml", self.provider)))
+            }
+            Way::Environment => {
+                let (name, proxy) = proxy_of_environment(&self.base_url, variable)?;
+                Some((shown_url(&proxy), format!("{name} in the daemon's environment")))
+            }
         }
     }
 
@@ -133,6 +159,22 @@ pub fn shown_url(base_url: &str) -> String {
     let _ = url.set_username("");
     url.set_query(None);
     url.to_string().trim_end_matches('/').to_owned()
+}
+
+/// The variable that names a proxy for this address, and what it names: by the rules that requests follow.
+fn proxy_of_environment(url: &str, variable: impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
+    let first = |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, variable(name)?)));
+    let value = |of: &Option<(&str, String)>| of.as_ref().map(|(_, value)| value.clone()).unwrap_or_default();
+    let own = match url.starts_with("https:") {
+        true => first(["HTTPS_PROXY", "https_proxy"]),
+        false => first(["HTTP_PROXY", "http_proxy"]),
+    };
+    let (all, no) = (first(["ALL_PROXY", "all_proxy"]), first(["NO_PROXY", "no_proxy"]));
+    let goes_by = |proxy: &Option<(&str, String)>| {
+        let matcher = Matcher::builder().all(value(proxy)).no(value(&no)).build();
+        url.parse().is_ok_and(|url| matcher.intercept(&url).is_some())
+    };
+    [own, all].into_iter().find(goes_by).flatten()
 }
 
 /// The HTTP clients, one for each way out.
@@ -262,4 +304,40 @@ async fn limited(response: Response) -> reqwest::Result<Vec<u8>> {
         }
     }
     Ok(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_proxy_of_the_environment_is_found_as_requests_find_it() {
+        let set = [
+            ("https_proxy", "http://user:secret@one.example:1"),
+            ("ALL_PROXY", "http://two.example:2"),
+            ("no_proxy", "near.example, 10.0.0.0/8"),
+        ];
+        let variable = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let endpoint = |base_url: &str| Endpoint {
+            provider: "box".into(),
+            base_url: base_url.into(),
+            url_variable: None,
+            key: None,
+            key_variable: None,
+            headers: vec![],
+            proxy: None,
+        };
+        let one = Some(("http://one.example:1".into(), "https_proxy in the daemon's environment".into()));
+        let two = Some(("http://two.example:2".into(), "ALL_PROXY in the daemon's environment".into()));
+        for (url, expected) in [
+            ("https://models.example/v1", one),
+            ("http://models.example/v1", two),
+            ("https://a.near.example", None),
+            ("https://10.1.2.3/v1", None),
+            ("https://localhost/v1", None),
+        ] {
+            assert_eq!(endpoint(url).proxy(variable), expected, "{url}");
+        }
+        assert_eq!(endpoint("https://models.example").proxy(|_| None), None);
+    }
 }

@@ -133,8 +133,8 @@ fn an_address_may_be_written_as_people_write_it() {
     let told = |name: &'static str, value: &'static str| {
         Catalog::new(CatalogConfig::default(), |asked| (asked == name).then(|| value.into())).unwrap_err().to_string()
     };
-    assert!(told("OPENAI_BASE_URL", "localhost").starts_with("providers.openai: base_url localhost"));
-    assert!(told("ANTHROPIC_BASE_URL", "not a url").starts_with("providers.anthropic: base_url not a url: "));
+    assert!(told("OPENAI_BASE_URL", "localhost").starts_with("providers.openai: OPENAI_BASE_URL localhost"));
+    assert!(told("ANTHROPIC_BASE_URL", "not a url").starts_with("providers.anthropic: ANTHROPIC_BASE_URL not a url: "));
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn what_could_never_be_sent_is_told_at_once() {
         let mut config = at("http://127.0.0.1:1/v1".into());
         config.providers.get_mut("box").unwrap().headers.insert(own.into(), "5".into());
         let told = Catalog::new(config, |_| None).unwrap_err().to_string();
-        assert_eq!(told, format!("providers.box: the header `{own}` cannot be sent"));
+        assert_eq!(told, format!("providers.box: the header `{own}` is set by tenure itself"));
     }
     let told = mistake(|provider| provider.proxy = Some("nonsense".into()));
     assert!(told.starts_with("providers.box: a proxy is an address like"), "{told}");

@@ -33,14 +33,26 @@ pub fn entry() -> Entry {
 
 pub fn model(vendor: &FakeVendor, format: Format, entry: Entry) -> VendorModel {
     let endpoint = Endpoint {
-        provider: "fake".into(),
         base_url: vendor.url(format.base_path()),
         key: Some("key-of-the-fake".into()),
         key_variable: Some("FAKE_API_KEY".into()),
         headers: vec![("x-team".into(), "blue".into())],
-        proxy: None,
+        ..nowhere()
     };
     VendorModel::new(entry, format.wire(), Arc::new(endpoint), Transport::new())
+}
+
+/// Where nobody is asked.
+pub fn nowhere() -> Endpoint {
+    Endpoint {
+        provider: "fake".into(),
+        base_url: "http://127.0.0.1:9".into(),
+        url_variable: None,
+        key: None,
+        key_variable: None,
+        headers: vec![],
+        proxy: None,
+    }
 }
 
 /// What a reply comes to, whatever the fragments were.

@@ -9,22 +9,14 @@ use tenure_fuzzkit::{Dice, Target, target};
 use tenure_models::{
     ModelEvent,
     entry::{Entry, ToolMode},
-    vendor::{Endpoint, Transport, VendorModel, Wire},
+    vendor::{Transport, VendorModel, Wire},
 };
 use tenure_testkit::vendor::Format;
 
-use crate::contract::{entry, rich};
+use crate::contract::{entry, nowhere, rich};
 
 fn model(wire: Wire, tool_mode: ToolMode) -> VendorModel {
-    let endpoint = Endpoint {
-        provider: "fake".into(),
-        base_url: "http://127.0.0.1:9".into(),
-        key: None,
-        key_variable: None,
-        headers: vec![],
-        proxy: None,
-    };
-    VendorModel::new(Entry { tool_mode, ..entry() }, wire, Arc::new(endpoint), Transport::new())
+    VendorModel::new(Entry { tool_mode, ..entry() }, wire, Arc::new(nowhere()), Transport::new())
 }
 
 /// What a stream comes to.

@@ -52,7 +52,37 @@ async fn a_call_is_a_call() {
 }
 
 #[tokio::test]
-async fn what_is_no_action_is_malformed() {
+async fn an_action_is_found_behind_thinking_and_in_a_fence() {
+    let answer = "{\"action\":\"answer\",\"text\":\"a < b\"}";
+    let call = "{\"action\":\"look\",\"input\":{\"at\":\"here\"}}";
+    let rows = [
+        ("", ""),
+        ("```json\n", "\n```"),
+        ("\n ```\n", "\n```\nDone."),
+        ("<think>Where </thin to?</think>\n\n", ""),
+        ("\n<think>Where </thin to?</think>```json\n", "\n```"),
+        ("Where </thin to?</think>", " So be it."),
+        ("Here it is:\n```json\n", "```"),
+        ("", "\n{\"action\":\"look\",\"input\":{}}"),
+    ];
+    for (before, after) in rows {
+        for piece in 1..10 {
+            let raw = format!("{before}{answer}{after}");
+            let told = heard(&raw, piece, StopReason::EndTurn).await;
+            assert_eq!((told.text.as_str(), told.end), ("a < b", Some(Ok(StopReason::EndTurn))), "{raw} by {piece}");
+            let raw = format!("{before}{call}{after}");
+            let asked = heard(&raw, piece, StopReason::EndTurn).await;
+            assert_eq!((asked.text.as_str(), asked.end), ("", Some(Ok(StopReason::ToolUse))), "{raw} by {piece}");
+            assert_eq!(asked.calls, [(None, "look".into(), json!({ "at": "here" }).to_string())], "{raw}");
+            let thought = before.contains("think").then(|| ("Where </thin to?".to_owned(), None));
+            let thoughts: Vec<_> = thought.into_iter().collect();
+            assert_eq!((told.thoughts, asked.thoughts), (thoughts.clone(), thoughts), "{raw} by {piece}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_action_is_told_with_what_can_be_done() {
     for raw in [
         "",
         "hello",
@@ -61,9 +91,21 @@ async fn what_is_no_action_is_malformed() {
         "[]",
         "{\"action\":\"answer\"}",
         "{\"action\":\"look\",\"inp",
+        "```json\nhello\n```",
+        "<think>never said",
+        "I would not {\"action\":\"look\",\"input\":{}}",
     ] {
-        assert_eq!(heard(raw, 2, StopReason::EndTurn).await.end, Some(Err(FaultKind::Malformed)), "{raw:?}");
+        assert_eq!(heard(raw, 2, StopReason::EndTurn).await.end, Some(Err(FaultKind::SchemaMismatch)), "{raw:?}");
     }
+    let vendor = FakeVendor::start().await;
+    let long = format!("Sure! {}", "blah ".repeat(100));
+    vendor.plan(Answer::events(Speech::text(&long).events(Format::Chat)));
+    let fault = listen(&model(&vendor, Format::Chat, by_schema())).await.1.unwrap().message;
+    for told in ["“Sure! blah blah", "blah …”", "`tool_mode = \"native\"` under [models.\"fake/m\"]", "json_schema"]
+    {
+        assert!(fault.contains(told), "{told}: {fault}");
+    }
+    assert!(fault.len() < 600, "{fault}");
     // A broken pair of escapes is shown as it stands.
     let heard = heard("{\"action\":\"answer\",\"text\":\"a\\ud83dé\"}", 1, StopReason::EndTurn).await;
     assert_eq!(heard.end, Some(Ok(StopReason::EndTurn)));

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use tenure_core::model::Usage;
 use tenure_models::{
     ModelEvent,
-    vendor::{Endpoint, Transport, VendorModel},
+    vendor::{Transport, VendorModel},
 };
 use tenure_testkit::vendor::Format;
 
-use crate::contract::entry;
+use crate::contract::{entry, nowhere};
 
 /// Numbers as a vendor might send them; some are left out.
 #[derive(Debug, Clone, Copy)]
@@ -86,15 +86,7 @@ impl Told {
 
 /// The counts that come of a stream, each event of which comes in a piece of its own.
 fn counts(format: Format, told: &[Told]) -> Vec<Usage> {
-    let endpoint = Endpoint {
-        provider: "fake".into(),
-        base_url: "http://127.0.0.1:9".into(),
-        key: None,
-        key_variable: None,
-        headers: vec![],
-        proxy: None,
-    };
-    let model = VendorModel::new(entry(), format.wire(), Arc::new(endpoint), Transport::new());
+    let model = VendorModel::new(entry(), format.wire(), Arc::new(nowhere()), Transport::new());
     let events = told.iter().enumerate().map(|(number, told)| told.event(format, number == 0));
     let pieces: Vec<_> = events.map(|event| Ok(Bytes::from(format!("data: {event}\n\n")))).collect();
     let events: Vec<_> = model.read(stream::iter(pieces).boxed(), true).collect().now_or_never().unwrap();

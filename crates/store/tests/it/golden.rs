@@ -226,6 +226,7 @@ fn of_models(moment: &mut Moment) -> Vec<Body> {
         thinking: String::new(),
         usage: usage(),
         cost_micro_usd: None,
+        begun: false,
         retry_at: Some(Timestamp::from_ms(START_MS + 5000)),
     };
     vec![seeded.into(), completed.into(), failed.into()]
@@ -340,6 +341,7 @@ fn of_compactions() -> Vec<Body> {
         reason: Fault::new(FaultKind::Overloaded, "busy"),
         usage: usage(),
         cost_micro_usd: Some(3),
+        begun: false,
         retry_at: None,
     };
     vec![started.into(), compacted.into(), not_compacted.into()]

@@ -5,7 +5,7 @@ use tenure_wire::{Approve, Cancel, Fork, Patch, Verdict};
 
 use super::{Chat, asides};
 use crate::{
-    daemon,
+    daemon, limits,
     slash::{self, Slash},
     standby, terminal,
 };
@@ -53,6 +53,7 @@ impl Chat<'_> {
                 let patch = Patch { model: Some(name), ..Patch::default() };
                 let view = client.patch(&session, None, &patch).await?;
                 terminal::note(&format!("The next turn goes to {}.\n", tamed(&view.model)));
+                limits::tell_unpriced(client, &view).await?;
             }
             Slash::Title(title) => asides::entitle(client, &session, title).await?,
             Slash::Fork => {

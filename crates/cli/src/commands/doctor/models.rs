@@ -156,7 +156,7 @@ impl Doctor<'_> {
                 };
                 Some(warning(name, format!("{place} answers, and does not let us in: {}", fault.message), hint))
             }
-            kind if is_silence(kind) => {
+            kind if kind.is_silence() => {
                 let hint = match provider.url_variable() {
                     Some(variable) => format!("start its server, or mend {variable}, then `tenure stop`"),
                     None => format!("start its server, or mend base_url under [providers.{name}] in {}", self.file),
@@ -170,7 +170,7 @@ impl Doctor<'_> {
     async fn server(&self, provider: &Provider) -> Told {
         let (name, place) = (provider.name().to_owned(), provider.endpoint().shown_url());
         match self.catalog.offered(provider).await {
-            Err(fault) if !self.is_said(provider) && is_silence(fault.kind) => {
+            Err(fault) if !self.is_said(provider) && fault.kind.is_silence() => {
                 Told::Absent(format!("{name} (no server at {place})"))
             }
             Err(fault) => match self.unusable(provider, &fault) {
@@ -237,12 +237,6 @@ fn named(ids: &[String]) -> String {
         text.push_str(&format!(" and {} more", ids.len() - NAMED_MAX));
     }
     text
-}
-
-/// Nobody was there, or nobody who speaks.
-fn is_silence(kind: FaultKind) -> bool {
-    use FaultKind::{Network, NoServer, StreamCut, StreamStalled, Tls};
-    matches!(kind, NoServer | Network | Tls | StreamCut | StreamStalled)
 }
 
 /// A daemon keeps the environment that it was started with.

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{Draft, check_policy, unknown_turn};
 use crate::{
-    budget::Budgets,
+    budget::{BudgetKind, Budgets},
     command::{Answer, Command, Refusal, Update, Verdict},
     event::{
         Actor, ApprovalDenied, ApprovalGranted, AttachmentAdded, BudgetRaised, CancelRequested, MessageAdded,
@@ -375,17 +375,19 @@ impl Budgets {
             (Some(old), Some(new)) => new < old,
         };
         let pairs = [
-            ("max_steps", self.max_steps, new.max_steps),
-            ("max_tool_calls", self.max_tool_calls, new.max_tool_calls),
-            ("max_duration_ms", self.max_duration_ms, new.max_duration_ms),
-            ("max_tokens", self.max_tokens, new.max_tokens),
-            ("max_micro_usd", self.max_micro_usd, new.max_micro_usd),
+            (BudgetKind::Steps, self.max_steps, new.max_steps),
+            (BudgetKind::ToolCalls, self.max_tool_calls, new.max_tool_calls),
+            (BudgetKind::Duration, self.max_duration_ms, new.max_duration_ms),
+            (BudgetKind::Tokens, self.max_tokens, new.max_tokens),
+            (BudgetKind::Money, self.max_micro_usd, new.max_micro_usd),
         ];
         match pairs.into_iter().find(|(_, old, new)| lowered(*old, *new)) {
             None => Ok(()),
-            Some((name, old, _)) => {
-                let limit = old.map_or("no limit".to_owned(), |old| old.to_string());
-                let message = format!("{name} can only be raised; it is {limit} now");
+            Some((kind, old, _)) => {
+                let message = match old {
+                    Some(old) => format!("a turn may use {} now, and a limit can only be raised", kind.amount(old)),
+                    None => format!("there is no limit on {} now, and one can only be raised", kind.name()),
+                };
                 Err(Refusal::new("budget_lowered", message, "name a higher limit, or null for none"))
             }
         }

@@ -1,13 +1,16 @@
 //! Shortening the context: when it begins, what it comes to, and what follows when it fails. The log keeps everything.
 
-use super::{Draft, work::next_try};
+use super::{
+    Draft,
+    work::{given_up, next_try},
+};
 use crate::{
-    command::{Answer, Refusal},
+    command::{Answer, Partial, Refusal},
     event::{Actor, CompactTrigger, CompactionFailed, CompactionStarted, ContextCompacted},
     ids::TurnId,
-    model::{Fault, FaultKind, MicroUsd, Usage},
+    model::{Fault, FaultKind, MicroUsd},
     session::{AUTO_RESUMES_MAX, Attempts, COMPACTIONS_MAX, Compaction, Decision, SUMMARY_OVERFLOWS_MAX, Session},
-    time::Moment,
+    time::{Moment, Timestamp},
 };
 
 /// A context that has grown by less than this since it was last compacted is left alone.
@@ -56,14 +59,14 @@ impl Session {
         // An answer to what was asked for is never passed over: it would be asked for again, and again.
         if compacted.kept_from < self.context_from || compacted.kept_from > self.seq + 1 {
             let fault = Fault::new(FaultKind::BadRequest, "the summary does not fit the conversation");
-            return self.compact_failed(attempt, fault, (compacted.usage, compacted.cost_micro_usd), moment);
+            return self.compact_failed(attempt, fault, whole(&compacted), moment);
         }
         // A context must not grow by what was to make it shorter.
         let (before, after) = (compacted.tokens_before, compacted.tokens_after);
         if after >= before {
             let why = format!("the summary is no shorter than what it tells: {before} tokens would become {after}");
             let fault = Fault::new(FaultKind::ReplyTooLarge, why);
-            return self.compact_failed(attempt, fault, (compacted.usage, compacted.cost_micro_usd), moment);
+            return self.compact_failed(attempt, fault, whole(&compacted), moment);
         }
         // Messages that wait are still to be shown. What was left behind before stays behind: a retry fetches it.
         let waits_from = self.first_needed().unwrap_or(u64::MAX);
@@ -81,8 +84,8 @@ impl Session {
     pub(super) fn compact_failed(
         &self,
         attempt: u32,
-        fault: Fault,
-        (usage, cost_micro_usd): (Usage, Option<MicroUsd>),
+        mut fault: Fault,
+        partial: Partial,
         moment: &mut Moment,
     ) -> Result<Decision, Refusal> {
         let under_way = self.awaited_compaction(attempt)?.clone();
@@ -90,9 +93,11 @@ impl Session {
             FaultKind::ContextOverflow => (under_way.overflows + 1 < SUMMARY_OVERFLOWS_MAX).then_some(moment.at),
             _ => next_try(&under_way.attempts, &fault, moment),
         };
+        if retry_at.is_none() {
+            fault.message = given_up(&under_way.attempts, &fault, moment);
+        }
         let mut draft = Draft::new(self, moment);
-        let failed = CompactionFailed { reason: fault.clone(), usage, cost_micro_usd, retry_at };
-        draft.emit_in_turn(Actor::SYSTEM, failed);
+        draft.summary_failed(fault.clone(), partial, retry_at);
         if retry_at.is_none() && under_way.blocking && draft.awaits_model() {
             match under_way.trigger {
                 CompactTrigger::Overflow => {
@@ -111,6 +116,11 @@ impl Session {
         let tried = self.turn.as_ref().map_or(0, |turn| turn.compactions);
         self.policy.compaction.auto && tried < COMPACTIONS_MAX
     }
+}
+
+/// What a summary has used up that came whole and is not taken.
+fn whole(compacted: &ContextCompacted) -> Partial {
+    Partial { usage: compacted.usage, cost: compacted.cost_micro_usd, ..Partial::default() }
 }
 
 impl Draft<'_> {
@@ -134,20 +144,22 @@ impl Draft<'_> {
         let Some(Attempts { made, failed, .. }) = cut.map(|cut| cut.attempts.clone()) else { return false };
         let reason = Fault::new(FaultKind::Interrupted, "the daemon was stopped while the summary was made");
         let retry_at = (made.saturating_sub(failed) < AUTO_RESUMES_MAX).then_some(now);
-        self.emit_in_turn(
-            Actor::SYSTEM,
-            CompactionFailed { reason, usage: Usage::default(), cost_micro_usd: untold, retry_at },
-        );
+        self.summary_failed(reason, Partial { cost: untold, ..Partial::default() }, retry_at);
         true
     }
 
     /// The turn is being stopped, and with it what it waited for.
-    pub(super) fn stop_compaction(&mut self, untold: Option<MicroUsd>) {
-        if self.state.waits_for_compaction() {
-            let reason = Fault::new(FaultKind::Canceled, "the turn was stopped");
-            let failed = CompactionFailed { reason, usage: Usage::default(), cost_micro_usd: untold, retry_at: None };
-            self.emit_in_turn(Actor::SYSTEM, failed);
-        }
+    pub(super) fn stop_compaction(&mut self, cut: Option<Partial>) {
+        let reason = Fault::new(FaultKind::Canceled, "the turn was stopped");
+        // Between two attempts nothing is used up.
+        let nothing = || Partial { cost: Some(0), ..Partial::default() };
+        self.summary_failed(reason, cut.unwrap_or_else(nothing), None);
+    }
+
+    fn summary_failed(&mut self, reason: Fault, partial: Partial, retry_at: Option<Timestamp>) {
+        let Partial { usage, cost, begun, .. } = partial;
+        let failed = CompactionFailed { reason, usage, cost_micro_usd: cost, begun, retry_at };
+        self.emit_in_turn(Actor::SYSTEM, failed);
     }
 
     fn awaits_model(&self) -> bool {

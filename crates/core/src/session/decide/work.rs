@@ -8,7 +8,7 @@ use crate::{
         ToolCallCompleted, TurnCanceled, TurnExpired,
     },
     ids::{CallId, TurnId},
-    model::{Fault, FaultKind, MicroUsd},
+    model::{Fault, FaultKind},
     session::{ATTEMPTS_MAX, Attempts, CallState, Decision, Phase, RETRYING_MS_MAX, Session, Stop, Turn},
     time::{Moment, Timestamp},
     tool::{Intent, Outcome, ToolKind, ToolResult},
@@ -61,7 +61,9 @@ impl Session {
         partial: Partial,
         moment: &mut Moment,
     ) -> Result<Decision, Refusal> {
-        let retry_at = next_try(&self.awaited(key)?.attempts, &fault, moment);
+        let attempts = &self.awaited(key)?.attempts;
+        let retry_at = next_try(attempts, &fault, moment);
+        let why = given_up(attempts, &fault, moment);
         let mut draft = Draft::new(self, moment);
         draft.attempt_failed(key.1, key.2, fault.clone(), partial, retry_at);
         match retry_at {
@@ -70,7 +72,7 @@ impl Session {
             None if fault.kind == FaultKind::ContextOverflow && self.may_compact() => {
                 draft.compact(CompactTrigger::Overflow, true, None, Actor::POLICY);
             }
-            None => draft.fail_turn(Actor::SYSTEM, fault.kind.code(), &fault.message),
+            None => draft.fail_turn(Actor::SYSTEM, fault.kind.code(), &why),
         }
         Ok(draft.done())
     }
@@ -139,19 +141,20 @@ impl Session {
         &self,
         id: TurnId,
         left: Vec<String>,
-        partial: Option<Partial>,
-        untold: Option<MicroUsd>,
+        cut: Option<Partial>,
         moment: &mut Moment,
     ) -> Result<Decision, Refusal> {
         let turn = self.turn.as_ref().filter(|turn| turn.id == id).ok_or_else(Refusal::stale)?;
         let Phase::Stopping(stop) = turn.phase.clone() else { return Err(Refusal::stale()) };
         let (step, attempt) = (turn.next_step(), turn.next_attempt());
         let mut draft = Draft::new(self, moment);
-        if let Some(partial) = partial {
+        if self.waits_for_compaction() {
+            draft.stop_compaction(cut);
+        } else if let Some(partial) = cut {
             let fault = Fault::new(FaultKind::Canceled, "the turn was stopped");
             draft.attempt_failed(step, attempt, fault, partial, None);
         }
-        draft.stopped(stop, left, untold);
+        draft.stopped(stop, left);
         Ok(draft.done())
     }
 }
@@ -165,14 +168,13 @@ impl Draft<'_> {
         partial: Partial,
         retry_at: Option<Timestamp>,
     ) {
-        let Partial { text, thinking, usage, cost } = partial;
+        let Partial { text, thinking, usage, cost, begun } = partial;
         let failed =
-            ModelAttemptFailed { step, attempt, reason, text, thinking, usage, cost_micro_usd: cost, retry_at };
+            ModelAttemptFailed { step, attempt, reason, text, thinking, usage, cost_micro_usd: cost, begun, retry_at };
         self.emit_in_turn(Actor::SYSTEM, failed);
     }
 
-    fn stopped(&mut self, stop: Stop, left: Vec<String>, untold: Option<MicroUsd>) {
-        self.stop_compaction(untold);
+    fn stopped(&mut self, stop: Stop, left: Vec<String>) {
         match stop {
             Stop::Expire(reached) => {
                 self.close_calls("the budget was used up");
@@ -204,6 +206,28 @@ impl Draft<'_> {
     }
 }
 
+/// What a fault comes to that is not tried again: a vendor may have asked for more time than it gets.
+pub(super) fn given_up(attempts: &Attempts, fault: &Fault, moment: &Moment) -> String {
+    let wait = fault.retry_after_ms.filter(|_| fault.kind.retryable() && attempts.failed + 1 < ATTEMPTS_MAX);
+    match wait.filter(|wait| moment.at.plus_ms(*wait) > last_try(attempts, moment)) {
+        Some(wait) => {
+            let (wait, limit) = (minutes(wait), minutes(RETRYING_MS_MAX));
+            format!("{}; the vendor asks to wait for {wait}, and a call is tried for {limit} at most", fault.message)
+        }
+        None => fault.message.clone(),
+    }
+}
+
+/// A time for people, in whole minutes, rounded up.
+fn minutes(ms: u64) -> String {
+    let minutes = ms.div_ceil(60_000);
+    match (minutes / 60, minutes % 60) {
+        (0, minutes) => format!("{minutes} min"),
+        (hours, 0) => format!("{hours} h"),
+        (hours, minutes) => format!("{hours} h {minutes} min"),
+    }
+}
+
 /// When to try again, or `None` where that would not help or was tried enough.
 pub(super) fn next_try(attempts: &Attempts, fault: &Fault, moment: &Moment) -> Option<Timestamp> {
     // Chance may mend what does not fit its schema, but seldom more than once.
@@ -220,6 +244,9 @@ pub(super) fn next_try(attempts: &Attempts, fault: &Fault, moment: &Moment) -> O
     // A little chance keeps many sessions from trying at the same instant.
     let jittered = backoff + backoff * moment.permille() / 4000;
     let next = moment.at.plus_ms(fault.retry_after_ms.unwrap_or(jittered));
-    let last = attempts.first_failed_at.unwrap_or(moment.at).plus_ms(RETRYING_MS_MAX);
-    (next <= last).then_some(next)
+    (next <= last_try(attempts, moment)).then_some(next)
+}
+
+fn last_try(attempts: &Attempts, moment: &Moment) -> Timestamp {
+    attempts.first_failed_at.unwrap_or(moment.at).plus_ms(RETRYING_MS_MAX)
 }

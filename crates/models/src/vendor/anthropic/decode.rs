@@ -21,6 +21,8 @@ use crate::{
 pub(crate) struct Messages {
     blocks: HashMap<u64, Open>,
     calls: u32,
+    /// Whether any text came.
+    speaks: bool,
     usage: Usage,
     stop: Option<StopReason>,
 }
@@ -112,7 +114,7 @@ impl Decoder for Messages {
             Event::MessageDelta { delta, usage } => {
                 self.count(usage, out);
                 if let Some(reason) = delta.stop_reason {
-                    self.stop = Some(stop_reason(&reason)?);
+                    self.stop = Some(self.stop_reason(&reason)?);
                 }
             }
             Event::MessageStop => {
@@ -135,6 +137,7 @@ impl Messages {
         let field = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let open = match field("type").as_str() {
             "text" => {
+                self.speaks |= !field("text").is_empty();
                 out.push(ModelEvent::Text(field("text")));
                 Open::Other
             }
@@ -173,7 +176,10 @@ impl Messages {
             return Err(malformed("a delta for a block that was not begun"));
         };
         match (delta, open) {
-            (Delta::Text { text }, _) => out.push(ModelEvent::Text(text)),
+            (Delta::Text { text }, _) => {
+                self.speaks |= !text.is_empty();
+                out.push(ModelEvent::Text(text));
+            }
             (Delta::Thinking { thinking }, _) => out.push(ModelEvent::Thinking(thinking)),
             (Delta::Signature { signature: more }, Open::Thinking { signature }) => signature.push_str(&more),
             (Delta::InputJson { partial_json }, Open::Call { index }) => {
@@ -182,6 +188,22 @@ impl Messages {
             (Delta::InputJson { .. } | Delta::Signature { .. } | Delta::Other, _) => {}
         }
         Ok(())
+    }
+
+    fn stop_reason(&self, reason: &str) -> Result<StopReason, Fault> {
+        Ok(match reason {
+            "end_turn" | "stop_sequence" => StopReason::EndTurn,
+            "tool_use" => StopReason::ToolUse,
+            "max_tokens" => StopReason::MaxTokens,
+            "refusal" => StopReason::Refusal,
+            // Text is an answer that was cut. A call of which a part is missing is nothing: with a shorter context it
+            // may become whole.
+            "model_context_window_exceeded" if self.speaks && self.calls == 0 => StopReason::MaxTokens,
+            "model_context_window_exceeded" => {
+                return Err(Fault::new(FaultKind::ContextOverflow, "the reply came to the end of the model's window"));
+            }
+            _ => StopReason::Other,
+        })
     }
 
     fn count(&mut self, counts: Option<Counts>, out: &mut Fragments) {
@@ -193,17 +215,4 @@ impl Messages {
         usage.cache_write_tokens = counts.cache_creation_input_tokens.unwrap_or(usage.cache_write_tokens);
         out.push(ModelEvent::Usage(*usage));
     }
-}
-
-fn stop_reason(reason: &str) -> Result<StopReason, Fault> {
-    Ok(match reason {
-        "end_turn" | "stop_sequence" => StopReason::EndTurn,
-        "tool_use" => StopReason::ToolUse,
-        "max_tokens" => StopReason::MaxTokens,
-        "refusal" => StopReason::Refusal,
-        "model_context_window_exceeded" => {
-            return Err(Fault::new(FaultKind::ContextOverflow, "the reply came to the end of the model's window"));
-        }
-        _ => StopReason::Other,
-    })
 }

@@ -93,8 +93,8 @@ struct PromptDetails {
 }
 
 impl Completion {
-    pub(crate) fn by_schema() -> Self {
-        Self { action: Some(Reader::default()), ..Self::default() }
+    pub(crate) fn by_schema(model: &str) -> Self {
+        Self { action: Some(Reader::new(model)), ..Self::default() }
     }
 }
 
