@@ -5,7 +5,8 @@ use tenure_client::{
     Client,
     print::{LIMITS, of_limit},
 };
-use tenure_wire::{Budgets, ProviderView, SessionView, Spent};
+use tenure_core::budget::BudgetKind;
+use tenure_wire::{Budgets, ProviderView, SessionView, Spent, TurnView};
 
 use crate::{count::within, exit::Problem, span, terminal};
 
@@ -86,33 +87,52 @@ fn micro_usd(text: &str) -> Option<u64> {
     (micro > 0).then_some(micro)
 }
 
-/// What a turn has used of each thing that can be limited: its name, the field of its limit, and how much.
-fn used(spent: &Spent) -> [(&'static str, &'static str, u64); 5] {
+/// What can be limited, the fields of the limits, and what a turn has used of it.
+fn used(spent: &Spent) -> [(BudgetKind, &'static str, u64); 5] {
     let usage = &spent.usage;
     let tokens = usage.input_tokens.saturating_add(usage.cache_write_tokens).saturating_add(usage.output_tokens);
     [
-        ("steps", "max_steps", spent.steps),
-        ("tool_calls", "max_tool_calls", spent.tool_calls),
-        ("duration", "max_duration_ms", spent.active_ms),
-        ("tokens", "max_tokens", tokens),
-        ("money", "max_micro_usd", spent.micro_usd),
+        (BudgetKind::Steps, "max_steps", spent.steps),
+        (BudgetKind::ToolCalls, "max_tool_calls", spent.tool_calls),
+        (BudgetKind::Duration, "max_duration_ms", spent.active_ms),
+        (BudgetKind::Tokens, "max_tokens", tokens),
+        (BudgetKind::Money, "max_micro_usd", spent.micro_usd),
     ]
 }
 
-/// The limits of a session's turns, and what this turn has used of them; `None` where there are none.
-pub fn shown(view: &SessionView, spent: &Spent) -> Option<String> {
-    let limit = |field: &str| view.budgets[field].as_u64();
-    let set = used(spent).into_iter().filter_map(|(budget, field, used)| Some(of_limit(budget, used, limit(field)?)));
-    let all: Vec<String> = set.collect();
-    (!all.is_empty()).then(|| all.join(", "))
+/// What the API calls it.
+fn name(kind: BudgetKind) -> &'static str {
+    match kind {
+        BudgetKind::Steps => "steps",
+        BudgetKind::ToolCalls => "tool_calls",
+        BudgetKind::Duration => "duration",
+        BudgetKind::Tokens => "tokens",
+        BudgetKind::Money => "money",
+    }
+}
+
+/// The limits of a session's turns, and what the open or the last turn has used of them; `None` where there are none.
+pub fn shown(view: &SessionView, last: Option<&TurnView>) -> Option<String> {
+    let spent = view.turn.as_ref().map(|turn| turn.spent).or(last.map(|turn| turn.spent));
+    let told = |(kind, field, used): (BudgetKind, &str, u64)| {
+        let limit = view.budgets[field].as_u64()?;
+        Some(spent.map_or_else(|| kind.amount(limit), |_| of_limit(name(kind), used, limit)))
+    };
+    let all: Vec<String> = used(&spent.unwrap_or_default()).into_iter().filter_map(told).collect();
+    let whose = match (&view.turn, last) {
+        (Some(_), _) => "this turn used ",
+        (None, Some(_)) => "the last turn used ",
+        (None, None) => "each turn may use ",
+    };
+    (!all.is_empty()).then(|| format!("{whose}{}", all.join(", ")))
 }
 
 /// What the open turn has used up, and the command that lets it go on; `None` where it does not wait for that.
 pub fn used_up(view: &SessionView) -> Option<(String, String)> {
     let spent = &view.turn.as_ref().filter(|turn| turn.status == "waiting_budget")?.spent;
-    let reached = used(spent).into_iter().find_map(|(budget, field, used)| {
+    let reached = used(spent).into_iter().find_map(|(kind, field, used)| {
         let limit = view.budgets[field].as_u64().filter(|limit| used >= *limit)?;
-        Some((budget, of_limit(budget, used, limit)))
+        Some((name(kind), of_limit(name(kind), used, limit)))
     });
     let (budget, found) = reached.unwrap_or(("", "a limit".into()));
     let flag = LIMITS.iter().find(|(known, _)| *known == budget).map_or("--max-…", |(_, flag)| flag);

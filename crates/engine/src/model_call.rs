@@ -91,14 +91,8 @@ impl Bill {
     }
 }
 
-/// A fault, and what was used up before it came; nothing of what was shown is in it.
-pub(crate) struct Failed {
-    pub(crate) fault: Fault,
-    pub(crate) partial: Partial,
-}
-
 impl ModelCall {
-    pub(crate) async fn run(mut self) -> Result<ModelOutput, Failed> {
+    pub(crate) async fn run(mut self) -> Result<ModelOutput, Fault> {
         let patience = self.model.patience();
         let mut reply = Reply::new(self.secrets.clone());
         let outcome = self.stream(&mut reply, patience).await;
@@ -106,7 +100,7 @@ impl ModelCall {
             Ok(stop_reason) => self.output(reply, stop_reason),
             Err(mut fault) => {
                 fault.message = self.secrets.redact(&fault.message).into_owned();
-                Err(Failed { fault, partial: self.bill.so_far() })
+                Err(fault)
             }
         }
     }
@@ -226,14 +220,14 @@ impl ModelCall {
         Ok(())
     }
 
-    fn output(mut self, reply: Reply, stop_reason: StopReason) -> Result<ModelOutput, Failed> {
+    fn output(mut self, reply: Reply, stop_reason: StopReason) -> Result<ModelOutput, Fault> {
         let Reply { text, thinking, calls, usage, .. } = reply;
         let calls: Vec<ToolCall> = calls.into_values().map(|asked| self.judge_form(asked)).collect();
         let cost = self.model.cost(&usage);
         let encoded = serde_json::to_vec(&(&text, &thinking, &calls)).map_or(usize::MAX, |json| json.len());
         if encoded > EVENT_BYTES_MAX {
             let why = format!("the reply takes {encoded} bytes to record, more than {EVENT_BYTES_MAX}");
-            return Err(self.unusable(FaultKind::ReplyTooLarge, why));
+            return Err(Fault::new(FaultKind::ReplyTooLarge, why));
         }
         if let Some(schema) = self.request.output_schema.as_deref()
             && calls.is_empty()
@@ -247,16 +241,11 @@ impl ModelCall {
                 StopReason::EndTurn | StopReason::ToolUse | StopReason::Other => "the answer does not fit its schema",
             };
             let why = format!("{why}: {}", self.secrets.redact(&problem));
-            return Err(self.unusable(FaultKind::SchemaMismatch, why));
+            return Err(Fault::new(FaultKind::SchemaMismatch, why));
         }
         // A guess of nothing corrects nothing.
         let guessed_tokens = self.model.recount(&self.request, self.guessed_tokens).unwrap_or(0);
         Ok(ModelOutput { text, thinking, calls, stop_reason, usage, cost, guessed_tokens })
-    }
-
-    /// A whole reply that cannot be taken.
-    fn unusable(&self, kind: FaultKind, why: String) -> Failed {
-        Failed { fault: Fault::new(kind, why), partial: self.bill.so_far() }
     }
 
     /// Whether a call has the right form; whether it may run is not asked here.

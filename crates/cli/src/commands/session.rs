@@ -8,7 +8,7 @@ use tenure_client::{
     Client, Until,
     print::{Detail, Look, Printer, Tone, paid, span, subject, tamed, tokens_in},
 };
-use tenure_wire::{End, Event, LOG_DAMAGED, Message, Part, Patch, Role, SessionView, Spent, TurnStarted, TurnView};
+use tenure_wire::{End, Event, LOG_DAMAGED, Message, Part, Patch, Role, SessionView, TurnStarted, TurnView};
 use tokio::signal::unix::{SignalKind, signal};
 
 mod copies;
@@ -276,10 +276,8 @@ pub(super) fn described(view: &SessionView, last: Option<&TurnView>, look: Look)
     let input = tokens_in(usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens);
     row("tokens", &format!("{input}, {} out", usage.output_tokens));
     row("cost", &paid(view.cost_micro_usd, view.spent.micro_usd));
-    let of_turn = view.turn.as_ref().map(|turn| &turn.spent).or(last.map(|turn| &turn.spent));
-    if let Some(limits) = limits::shown(view, of_turn.unwrap_or(&Spent::default())) {
-        let whose = if view.turn.is_some() { "this turn" } else { "each turn; the last used" };
-        row("limits", &format!("{whose}: {limits}"));
+    if let Some(limits) = limits::shown(view, last) {
+        row("limits", &limits);
     }
     if let Some(turn) = &view.turn {
         let active = span(turn.spent.active_ms);

@@ -329,9 +329,13 @@ async fn limits_are_set_and_raised_from_the_command_line() {
     let shown = folder.tenure(&["session", "show", session]).exits(0).stdout;
     assert!(shown.contains("4400 in (1200 read from cache, 400 written to cache), 10 out"), "{shown}");
     assert!(shown.contains("last turn   expired"), "{shown}");
+    let limits = shown.lines().find(|line| line.starts_with("limits ")).unwrap();
+    assert!(limits.contains("the last turn used ") && limits.contains(" of 200 steps, "), "{shown}");
+    assert!(shown.contains(" of $0.02\n"), "{shown}");
     assert!(shown.contains(&format!("next        tenure session retry {session}\n")), "{shown}");
     let ran = folder.tenure(&["session", "change", session, "--max-cost", "0.01"]).exits(4);
     assert!(ran.stderr.contains("budget_lowered") && ran.stderr.contains("name a higher limit, or `none`"), "{ran:?}");
+    assert!(ran.stderr.contains("a turn may use $0.02 now"), "{ran:?}");
     folder.tenure(&["session", "change", session, "--max-cost", "none"]).exits(0);
     let retried = folder.tenure(&["session", "retry", session, "--json"]).exits(0).json();
     let ran = folder.tenure(&["ask", "--session", session, "--json", "and?"]).exits(0);
@@ -395,4 +399,12 @@ fn a_limit_on_money_that_cannot_work_is_told() {
     assert!(ran.stderr.contains("The price of box/m is not known, so --max-cost cannot stop it"), "{ran:?}");
     let ran = folder.tenure(&arguments[..4]).exits(1);
     assert!(!ran.stderr.contains("--max-cost"), "{ran:?}");
+    // Nor with a model that comes later.
+    let lines = folder.tenure(&["ask", "--json", "--model", "scripted", "--max-cost", "1", "go"]).exits(0).json_lines();
+    let session = lines.last().unwrap()["session_id"].as_str().unwrap().to_owned();
+    let ran = folder.tenure(&["session", "change", &session, "--label", "x"]).exits(0);
+    assert!(!ran.stderr.contains("cannot stop it"), "{ran:?}");
+    let ran = folder.tenure(&["session", "change", &session, "--model", "box/m"]).exits(0);
+    assert!(ran.stderr.contains("The price of box/m is not known, so --max-cost cannot stop it"), "{ran:?}");
+    assert!(ran.stdout.contains("limits      each turn may use 200 steps, "), "{ran:?}");
 }

@@ -62,6 +62,11 @@ async fn a_refused_key_is_told_with_where_to_set_it() {
     let folder = Folder::new();
     let ran = ask(&folder, &[], &["--model", "anthropic/claude-opus-5-5", "hello"]).exits(1);
     assert!(ran.stderr.contains("set ANTHROPIC_API_KEY for the daemon"), "{ran:?}");
+    assert!(!ran.stderr.contains("`tenure stop`"), "{ran:?}");
+    let here = [("ANTHROPIC_API_KEY", KEY.to_owned())];
+    let ran = ask(&folder, &here, &["--model", "anthropic/claude-opus-5-5", "hello"]).exits(1);
+    let hint = "The daemon has no key for anthropic, which is here; `tenure stop` ends it";
+    assert!(ran.stderr.contains(hint) && !ran.stderr.contains(KEY), "{ran:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,6 +77,7 @@ async fn a_server_that_is_not_there_is_asked_for_and_not_waited_for() {
     let ran = ask(&Folder::new(), &[("OPENAI_BASE_URL", url.clone())], &["--model", "openai/any", "hello"]).exits(1);
     let asked = format!("is the server running at {url}?");
     assert!(ran.stderr.contains(&asked) && ran.stderr.contains("The turn failed"), "{ran:?}");
+    assert!(ran.stderr.contains("the address is that of OPENAI_BASE_URL"), "{ran:?}");
 }
 
 #[test]
@@ -307,6 +313,10 @@ async fn the_doctor_tells_what_answers_and_what_does_not() {
         assert!(found.starts_with("nobody answers at ") && found.contains(variable), "{check}");
         assert!(check["hint"].as_str().unwrap().contains(variable), "{check}");
     }
+    let fresh = Folder::new();
+    let mut command = fresh.command(&["models"]);
+    let listed = Ran::of(command.env("ANTHROPIC_BASE_URL", &dead).output().unwrap()).exits(0);
+    assert!(listed.stdout.contains(&format!("anthropic: no server answers at {dead}")), "{listed:?}");
     let told = doctor(&folder, &[("OPENAI_API_KEY", &format!("{KEY}\rx"))]);
     assert_eq!(check(&told, "openai")["state"], "wrong", "{told}");
     assert!(!told.to_string().contains(KEY));

@@ -272,6 +272,18 @@ fn a_budget_is_only_raised() {
         .budgets(limit(|budgets| (budgets.max_steps, budgets.max_tokens) = (Some(5), Some(5))))
         .when(raise(limit(|budgets| (budgets.max_steps, budgets.max_tokens) = (Some(9), Some(4)))))
         .refused("budget_lowered");
+    let told = |now: fn(&mut Budgets), wanted: fn(&mut Budgets)| {
+        let when = case("told").budgets(limit(now)).when(raise(limit(wanted)));
+        when.refusal().message.clone()
+    };
+    let money = told(|budgets| budgets.max_micro_usd = Some(2_500_000), |budgets| budgets.max_micro_usd = Some(1));
+    assert_eq!(money, "a turn may use $2.50 now, and a limit can only be raised");
+    let finer = told(|budgets| budgets.max_micro_usd = Some(12_340), |budgets| budgets.max_micro_usd = Some(1));
+    assert_eq!(finer, "a turn may use $0.01234 now, and a limit can only be raised");
+    let time = told(|budgets| budgets.max_duration_ms = Some(5_400_000), |budgets| budgets.max_duration_ms = Some(1));
+    assert_eq!(time, "a turn may use 90 min now, and a limit can only be raised");
+    let none = told(|_| {}, |budgets| budgets.max_tool_calls = Some(1));
+    assert_eq!(none, "there is no limit on tool calls now, and one can only be raised");
     case("the same again changes nothing").budgets(steps(5)).when(raise(steps(5))).then(&[], &[]).answers("updated 1");
 }
 

@@ -2,6 +2,7 @@
 
 use tenure_core::{
     budget::Budgets,
+    command::Partial,
     context::Voice,
     event::{Actor, Body, SessionForked},
     ids::SessionId,
@@ -339,6 +340,19 @@ fn its_cost_is_the_turns_or_the_sessions() {
     assert_eq!(world.session.spent().cost(), Some(10));
     let world = case("unknown").given([say("a"), reply(), compact()]).when(summary_costing(None)).world;
     assert_eq!(world.session.spent().cost(), None);
+    let broken = |begun: bool, cost| {
+        let partial = Partial { begun, cost, ..Partial::default() };
+        let world = case("broken").given([say("a"), reply(), compact()]).when(summary_broken(partial)).world;
+        world.session.spent().cost()
+    };
+    assert_eq!(broken(false, None), Some(7), "what never began is for nothing");
+    assert_eq!(broken(true, None), None, "what had begun costs something");
+    assert_eq!(broken(true, Some(0)), Some(7), "but with a model that is free");
+    let cut =
+        |steps: Vec<Step>, cut| after_talk("stopped", steps).when(gone_with(&[], cut)).world.session.spent().cost();
+    let waits = || vec![measured(95), summary_failed(FaultKind::Server), cancel()];
+    assert_eq!(cut(waits(), None), Some(10), "between two attempts nothing is used up");
+    assert_eq!(cut(vec![measured(95), cancel()], Some(Partial::default())), None);
 }
 
 #[test]

@@ -134,6 +134,27 @@ fn a_server_of_this_machine_that_was_never_there_is_not_waited_for() {
 }
 
 #[test]
+fn a_vendor_that_asks_for_too_much_time_is_told_of() {
+    let why = |world: &crate::world::World| match &world.events.last().unwrap().body {
+        Body::TurnFailed(failed) => failed.message.clone(),
+        other => panic!("{other:?}"),
+    };
+    let asks = |ms: u64| {
+        let fault = Fault { retry_after_ms: Some(ms), ..Fault::new(FaultKind::RateLimited, "slow down") };
+        fault_with(fault, partial(""))
+    };
+    for (ms, told) in [(3_600_000, "1 h"), (5_400_001, "1 h 31 min"), (900_001, "16 min")] {
+        let world = case("at once").given([say("hi")]).when(asks(ms)).world;
+        let limit = "and a call is tried for 15 min at most";
+        assert_eq!(why(&world), format!("slow down; the vendor asks to wait for {told}, {limit}"));
+    }
+    let world = case("later").given([say("hi"), asks(600_000), wait(600_000)]).when(asks(600_000)).world;
+    assert!(why(&world).contains("asks to wait for 10 min"), "{}", why(&world));
+    let world = case("what is not tried again anyway").given([say("hi")]).when(fault(FaultKind::Auth)).world;
+    assert!(!why(&world).contains("wait"), "{}", why(&world));
+}
+
+#[test]
 fn the_wait_survives_a_restart() {
     case("a turn that only waits stays as it is")
         .given([say("hi"), fault_after(FaultKind::Overloaded, 5000), wait(2000)])

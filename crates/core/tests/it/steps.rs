@@ -374,6 +374,15 @@ pub fn summary_failed(kind: FaultKind) -> Step {
     })
 }
 
+/// A summary whose stream broke.
+pub fn summary_broken(partial: Partial) -> Step {
+    tell(move |world| Input::CompactFailed {
+        attempt: next_summary(world),
+        fault: Fault::new(FaultKind::Server, "it broke"),
+        partial: partial.clone(),
+    })
+}
+
 /// A failure of an attempt that is not under way.
 pub fn late_summary_failed(attempt: u32) -> Step {
     let fault = Fault::new(FaultKind::Server, "late");

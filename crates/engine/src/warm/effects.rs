@@ -28,7 +28,7 @@ use crate::{
     Error, Reading,
     compact::{Compacting, Plan, Room},
     load,
-    model_call::{Bill, Failed, ModelCall},
+    model_call::{Bill, ModelCall},
     redaction::redacted,
     tool_call::CallOfTool,
 };
@@ -156,11 +156,12 @@ impl Warm {
                     return true;
                 }
                 self.running.insert(effect, token.clone());
-                self.bill = Some(call.bill.clone());
+                let bill = call.bill.clone();
+                self.bill = Some(bill.clone());
                 self.run_beside(effect, token.clone(), async move {
                     let input = tokio::select! {
                         biased;
-                        outcome = call.run() => Some(model_input(turn, step, attempt, outcome)),
+                        outcome = call.run() => Some(model_input(turn, step, attempt, outcome, &bill)),
                         () = token.cancelled() => None,
                     };
                     (input, Vec::new())
@@ -465,15 +466,10 @@ fn turn_of(effect: &Effect) -> Option<TurnId> {
     }
 }
 
-fn model_input(
-    turn: TurnId,
-    step: u32,
-    attempt: u32,
-    outcome: Result<tenure_core::command::ModelOutput, Failed>,
-) -> Input {
+fn model_input(turn: TurnId, step: u32, attempt: u32, outcome: Result<ModelOutput, Fault>, bill: &Bill) -> Input {
     match outcome {
         Ok(output) => Input::ModelDone { turn, step, attempt, output },
-        Err(Failed { fault, partial }) => Input::ModelFailed { turn, step, attempt, fault, partial },
+        Err(fault) => Input::ModelFailed { turn, step, attempt, fault, partial: bill.so_far() },
     }
 }
 

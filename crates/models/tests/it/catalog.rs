@@ -269,5 +269,5 @@ fn mistakes_are_told_with_their_key() {
     assert_eq!((told.table, told.name.as_str()), ("models", "openai/x"));
     assert!(mistake(model("x")).to_string().starts_with("models.x: a model is named provider/model"));
     let told = Catalog::new(CatalogConfig::default(), |name| (name == "OLLAMA_HOST").then(|| "ftp://x".into()));
-    assert!(told.unwrap_err().to_string().starts_with("providers.ollama: base_url ftp://x"));
+    assert!(told.unwrap_err().to_string().starts_with("providers.ollama: OLLAMA_HOST ftp://x"));
 }

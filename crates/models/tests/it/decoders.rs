@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, stream};
-use tenure_core::model::{FaultKind, StopReason, Usage};
+use tenure_core::model::{Fault, FaultKind, StopReason, Usage};
 use tenure_fuzzkit::{Dice, Target, target};
 use tenure_models::{
     ModelEvent,
@@ -15,7 +15,7 @@ use tenure_testkit::vendor::Format;
 
 use crate::contract::{entry, nowhere, rich};
 
-fn model(wire: Wire, tool_mode: ToolMode) -> VendorModel {
+pub fn model(wire: Wire, tool_mode: ToolMode) -> VendorModel {
     VendorModel::new(Entry { tool_mode, ..entry() }, wire, Arc::new(nowhere()), Transport::new())
 }
 
@@ -30,12 +30,15 @@ struct Told {
     end: Option<Result<StopReason, FaultKind>>,
 }
 
-/// Reads a stream that comes in these pieces. All of them are there, so nothing is waited for.
-fn read(model: &VendorModel, pieces: Vec<Bytes>) -> Told {
+/// The events of a stream that comes in these pieces. All of them are there, so nothing is waited for.
+pub fn events(model: &VendorModel, pieces: Vec<Bytes>) -> Vec<Result<ModelEvent, Fault>> {
     let events = model.read(stream::iter(pieces.into_iter().map(Ok)).boxed(), true);
-    let events: Vec<_> = events.collect().now_or_never().expect("nothing is waited for");
+    events.collect().now_or_never().expect("nothing is waited for")
+}
+
+fn read(model: &VendorModel, pieces: Vec<Bytes>) -> Told {
     let mut told = Told::default();
-    for event in events {
+    for event in events(model, pieces) {
         assert_eq!(told.end, None, "nothing comes after the end");
         match event {
             Ok(ModelEvent::KeepAlive) => {}

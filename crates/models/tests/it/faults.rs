@@ -1,12 +1,17 @@
 //! Refusals and broken streams: which kind of fault they are, what they say, and when to come back.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
-use tenure_core::model::{Fault, FaultKind};
-use tenure_models::Model;
-use tenure_testkit::vendor::{Answer, FakeVendor, Format};
+use tenure_core::model::{Fault, FaultKind, StopReason};
+use tenure_models::{
+    Model,
+    vendor::{Endpoint, Transport, VendorModel},
+};
+use tenure_testkit::vendor::{Answer, FakeVendor, Format, Speech};
 
 use crate::{
-    contract::{entry, listen, model},
+    contract::{entry, listen, model, nowhere},
     request::{request, user},
 };
 
@@ -124,6 +129,14 @@ async fn success_without_a_stream_is_a_fault_with_the_vendors_words() {
         let fault = refused(format, Answer::json(200, &body)).await;
         assert_eq!(fault.kind, FaultKind::Server, "{format:?}: {fault:?}");
         assert!(fault.message.contains("model is not loaded"), "{format:?}: {fault:?}");
+        let fault = refused(format, Answer::json(200, &json!([body]))).await;
+        assert_eq!(fault.kind, FaultKind::Server, "{format:?}: {fault:?}");
+        assert!(fault.message.contains("model is not loaded"), "{format:?}: {fault:?}");
+        for detail in [json!("Not here"), json!([{ "loc": ["body"], "msg": "Not here" }])] {
+            let fault = refused(format, Answer::json(200, &json!({ "detail": detail }))).await;
+            assert_eq!(fault.kind, FaultKind::BadRequest, "{format:?}: {fault:?}");
+            assert!(fault.message.ends_with("answered without a stream of events: Not here"), "{format:?}: {fault:?}");
+        }
         let fault = refused(format, Answer::json(200, &json!({ "choices": [] }))).await;
         assert_eq!(fault.kind, FaultKind::BadRequest, "{format:?}: {fault:?}");
         assert!(fault.message.contains("instead of a stream of events: is `base_url` right?"), "{fault:?}");
@@ -232,6 +245,44 @@ async fn a_server_on_this_machine_that_is_not_there_is_asked_for_by_its_address(
         assert_eq!(fault.kind, FaultKind::NoServer, "{}", fault.message);
         let asked = format!("is the server running at http://{address}");
         assert!(fault.message.contains(&asked), "{}", fault.message);
+    }
+}
+
+#[tokio::test]
+async fn a_dead_proxy_is_not_told_as_a_dead_vendor() {
+    let vendor = FakeVendor::start().await;
+    let proxy = vendor.url("");
+    drop(vendor);
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    for base_url in ["https://models.example/v1", "http://127.0.0.1:9/v1"] {
+        let secret = Some(proxy.replace("http://", "http://me:secret@"));
+        let endpoint = Endpoint { base_url: base_url.to_owned(), proxy: secret, ..nowhere() };
+        let model = VendorModel::new(entry(), Format::Chat.wire(), Arc::new(endpoint), Transport::new());
+        let Err(fault) = model.stream(request(vec![user("hi")])).await.map(|_| ()) else { panic!("nobody is there") };
+        assert_eq!(fault.kind, FaultKind::Network, "{}", fault.message);
+        let told = format!("the proxy {proxy} on the way to ");
+        assert!(fault.message.contains(&told) && fault.message.contains("cannot be reached"), "{}", fault.message);
+        assert!(fault.message.contains("`proxy` under [providers.fake]"), "{}", fault.message);
+        assert!(!fault.message.contains("secret"), "{}", fault.message);
+    }
+}
+
+#[tokio::test]
+async fn a_reply_at_the_end_of_the_window_is_kept_where_it_is_text() {
+    let format = Format::Anthropic;
+    let rows = [
+        (Speech::text("So far so"), Ok(StopReason::MaxTokens)),
+        (Speech::call("call_1", "look", &json!({})), Err(FaultKind::ContextOverflow)),
+        (Speech { spoken: vec![], ..Speech::text("") }, Err(FaultKind::ContextOverflow)),
+    ];
+    for (speech, end) in rows {
+        let events = speech.events(format);
+        let events = events.replace("end_turn", "model_context_window_exceeded");
+        let vendor = FakeVendor::start().await;
+        vendor.plan(Answer::events(events.replace("\"tool_use\"}", "\"model_context_window_exceeded\"}")));
+        let (heard, _) = listen(&model(&vendor, format, entry())).await;
+        assert_eq!(heard.end, Some(end), "{speech:?}");
+        assert!(end.is_err() || heard.text == "So far so", "{heard:?}");
     }
 }
 

@@ -101,7 +101,7 @@ async fn what_is_no_action_is_told_with_what_can_be_done() {
     let long = format!("Sure! {}", "blah ".repeat(100));
     vendor.plan(Answer::events(Speech::text(&long).events(Format::Chat)));
     let fault = listen(&model(&vendor, Format::Chat, by_schema())).await.1.unwrap().message;
-    for told in ["“Sure! blah blah", "blah …”", "`tool_mode = \"native\"` under [models.\"fake/m\"]", "json_schema"]
+    for told in ["“Sure! blah blah", "blah…”", "`tool_mode = \"native\"` under [models.\"fake/m\"]", "json_schema"]
     {
         assert!(fault.contains(told), "{told}: {fault}");
     }

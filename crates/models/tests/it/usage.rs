@@ -1,19 +1,13 @@
 //! What a vendor counts of one reply: later numbers may be finer, but nothing that was used is taken back.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use futures::{FutureExt, StreamExt, stream};
 use proptest::{collection::vec, option, prelude::*};
 use serde_json::{Value, json};
 use tenure_core::model::Usage;
-use tenure_models::{
-    ModelEvent,
-    vendor::{Transport, VendorModel},
-};
+use tenure_models::{ModelEvent, entry::ToolMode};
 use tenure_testkit::vendor::Format;
 
-use crate::contract::{entry, nowhere};
+use crate::decoders::{events, model};
 
 /// Numbers as a vendor might send them; some are left out.
 #[derive(Debug, Clone, Copy)]
@@ -86,11 +80,9 @@ impl Told {
 
 /// The counts that come of a stream, each event of which comes in a piece of its own.
 fn counts(format: Format, told: &[Told]) -> Vec<Usage> {
-    let model = VendorModel::new(entry(), format.wire(), Arc::new(nowhere()), Transport::new());
-    let events = told.iter().enumerate().map(|(number, told)| told.event(format, number == 0));
-    let pieces: Vec<_> = events.map(|event| Ok(Bytes::from(format!("data: {event}\n\n")))).collect();
-    let events: Vec<_> = model.read(stream::iter(pieces).boxed(), true).collect().now_or_never().unwrap();
-    let counts = events.into_iter().filter_map(|event| match event {
+    let pieces = told.iter().enumerate().map(|(number, told)| told.event(format, number == 0));
+    let pieces = pieces.map(|event| Bytes::from(format!("data: {event}\n\n"))).collect();
+    let counts = events(&model(format.wire(), ToolMode::Native), pieces).into_iter().filter_map(|event| match event {
         Ok(ModelEvent::Usage(usage)) => Some(usage),
         _ => None,
     });

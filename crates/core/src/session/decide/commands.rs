@@ -388,7 +388,14 @@ impl Budgets {
                     Some(old) => format!("a turn may use {} now, and a limit can only be raised", kind.amount(old)),
                     None => format!("there is no limit on {} now, and one can only be raised", kind.name()),
                 };
-                Err(Refusal::new("budget_lowered", message, "name a higher limit, or null for none"))
+                let hint = match kind {
+                    BudgetKind::Steps => "name a higher max_steps, or null for none",
+                    BudgetKind::ToolCalls => "name a higher max_tool_calls, or null for none",
+                    BudgetKind::Duration => "name a higher max_duration_ms, or null for none",
+                    BudgetKind::Tokens => "name a higher max_tokens, or null for none",
+                    BudgetKind::Money => "name a higher max_micro_usd, or null for none",
+                };
+                Err(Refusal::new("budget_lowered", message, hint))
             }
         }
     }

@@ -1,19 +1,25 @@
 //! A vendor that refuses what is too long: the context is compacted, and the turn comes to its end.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tenure_core::{
     command::Command,
     event::{Body, CompactTrigger},
     model::StopReason,
+    session::Session,
 };
 use tenure_engine::RecordStatus;
-use tenure_models::catalog::ModelConfig;
+use tenure_models::{
+    catalog::ModelConfig,
+    entry::{Prices, Rates},
+};
 use tenure_testkit::{
     Rig,
-    vendor::{Answer, Asked, FakeVendor, Format, Speech},
+    vendor::{Answer, Asked, FakeVendor, Format, Piece, Speech},
 };
 
-use super::{plain, rig, says};
+use super::{far_away, plain, rig, says};
 
 const SUMMARY: &str = "They spoke of apples.";
 
@@ -45,6 +51,15 @@ async fn failures_of(rig: &Rig, session: tenure_core::ids::SessionId) -> Vec<Str
         _ => None,
     });
     failed.collect()
+}
+
+/// A session of three long rounds: there is something to compact.
+async fn three_rounds(rig: &Rig) -> tenure_core::ids::SessionId {
+    let session = rig.create().await;
+    for round in 0..3 {
+        rig.ask(session, &long(&format!("round {round}"))).await;
+    }
+    session
 }
 
 fn summaries_asked(vendor: &FakeVendor) -> usize {
@@ -136,10 +151,7 @@ async fn a_person_can_ask_for_it() {
     let format = Format::Gemini;
     let vendor = narrow(format, usize::MAX).await;
     let rig = plain(&vendor, format).await;
-    let session = rig.create().await;
-    for round in 0..3 {
-        rig.ask(session, &long(&format!("round {round}"))).await;
-    }
+    let session = three_rounds(&rig).await;
     compact(&rig, session).await;
     assert_eq!(trigger_of(&rig, session).await, [CompactTrigger::Asked]);
     let record = rig.ask(session, "and now?").await;
@@ -173,10 +185,7 @@ async fn a_summary_is_not_summarized_again_for_a_few_words() {
     let format = Format::Anthropic;
     let vendor = narrow(format, usize::MAX).await;
     let rig = plain(&vendor, format).await;
-    let session = rig.create().await;
-    for round in 0..3 {
-        rig.ask(session, &long(&format!("round {round}"))).await;
-    }
+    let session = three_rounds(&rig).await;
     compact(&rig, session).await;
     rig.ask(session, "and now?").await;
     compact(&rig, session).await;
@@ -204,10 +213,7 @@ async fn a_summary_that_is_longer_than_what_it_tells_is_not_taken() {
     let format = Format::Chat;
     let vendor = wordy(format, usize::MAX).await;
     let rig = plain(&vendor, format).await;
-    let session = rig.create().await;
-    for round in 0..3 {
-        rig.ask(session, &long(&format!("round {round}"))).await;
-    }
+    let session = three_rounds(&rig).await;
     let before = rig.state(session).await.spent().usage;
     compact(&rig, session).await;
     let told = failures_of(&rig, session).await;
@@ -228,15 +234,61 @@ async fn half_a_summary_is_not_taken() {
         })
         .await;
         let rig = plain(&vendor, format).await;
-        let session = rig.create().await;
-        for round in 0..3 {
-            rig.ask(session, &long(&format!("round {round}"))).await;
-        }
+        let session = three_rounds(&rig).await;
         compact(&rig, session).await;
         let told = failures_of(&rig, session).await;
         assert!(told.len() == 1 && told[0].contains("reached its output limit"), "{format:?}: {told:?}");
         assert_eq!(trigger_of(&rig, session).await, [], "{format:?}");
     }
+}
+
+#[tokio::test]
+async fn a_summary_that_breaks_after_its_beginning_is_not_for_nothing() {
+    for format in Format::ALL {
+        let vendor = FakeVendor::with(move |asked, _| match wants_summary(asked) {
+            true => {
+                let events = Speech::text("half a summary").events(format);
+                let at = events.find("half").expect("the word is there");
+                let at = at + events[at..].find("\n\n").expect("its event ends") + 2;
+                let mut answer = Answer::events(events).until(at, Piece::Pause(Duration::ZERO));
+                answer.pieces.push(Piece::Bytes("data: {\"nonsense\n\n".into()));
+                answer
+            }
+            false => says(format, "Yes."),
+        })
+        .await;
+        let rates = Rates { input: 1.0, output: 1.0, cache_read: None, cache_write: None };
+        let prices = Some(Prices { rates, long: None });
+        let rig = far_away(&vendor, format, ModelConfig { prices, ..ModelConfig::default() }).start().await;
+        let session = three_rounds(&rig).await;
+        let before = rig.state(session).await.spent();
+        assert_eq!(before.cost(), Some(45), "{format:?}");
+        rig.command(session, Command::Compact).await.expect("it is asked for");
+        let failed = |state: &Session| state.compaction.as_ref().is_some_and(|under_way| under_way.attempts.failed > 0);
+        rig.until(session, "an attempt has failed", failed).await;
+        assert_eq!(rig.state(session).await.spent().cost(), None, "{format:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_comes_back_knows_how_its_vendor_counts() {
+    let format = Format::Chat;
+    let vendor = FakeVendor::with(move |asked, _| {
+        let mut speech = Speech::text(if wants_summary(asked) { SUMMARY } else { "Yes." });
+        // Four times as many as a plain guess.
+        speech.usage.input_tokens = asked.body.len() as u64;
+        Answer::events(speech.events(format))
+    })
+    .await;
+    let model = ModelConfig { window: Some(6_000), ..ModelConfig::default() };
+    let mut rig = rig(&vendor, format, model).start().await;
+    let session = three_rounds(&rig).await;
+    assert_eq!(trigger_of(&rig, session).await, [], "the window is not full yet");
+    rig.crash_and_restart().await;
+    // By its bytes alone this would be a third of the window.
+    rig.ask(session, &long("round 3")).await;
+    rig.until(session, "no summary is under way", |state| state.compaction.is_none()).await;
+    assert_eq!(trigger_of(&rig, session).await, [CompactTrigger::Threshold]);
 }
 
 #[tokio::test]

@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 use tenure_core::{
     cursor::Cursor,
     event::{Body, ModelAttemptFailed},
-    model::{FaultKind, Usage},
+    model::{FaultKind, StopReason, Usage},
 };
 use tenure_engine::RecordStatus;
 use tenure_models::{
     catalog::ModelConfig,
-    entry::{Prices, Rates},
+    entry::{Prices, Rates, ToolMode},
 };
 use tenure_testkit::vendor::{Answer, FakeVendor, Format, Piece, Speech};
 
-use super::{far_away, replies, rig, says};
+use super::{far_away, plain, replies, rig, says};
 
 const REPLY: &str = "All is well.";
 
@@ -222,6 +222,32 @@ async fn what_cannot_be_helped_ends_the_turn_with_the_vendors_words() {
             let [(failed, _)] = &failed[..] else { panic!("{format:?} {status}: {failed:?}") };
             assert_eq!((failed.reason.kind, failed.retry_at), (kind, None), "{format:?} {status}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_does_not_hold_the_shape_is_given_up_soon() {
+    let vendor = FakeVendor::with(|_, _| says(Format::Chat, "I had rather chat.")).await;
+    let model = ModelConfig { tool_mode: Some(ToolMode::Schema), ..ModelConfig::default() };
+    let look = tenure_testkit::TestTool::new("look", tenure_core::tool::ToolKind::Read).shared();
+    let rig = rig(&vendor, Format::Chat, model).tool(&look).start().await;
+    let session = rig.create().await;
+    let told = rig.ask(session, "look").await.error.expect("a reason");
+    assert_eq!((told.code.as_str(), vendor.asked().len()), ("schema_mismatch", 2), "{told:?}");
+    assert!(told.message.contains("the model said “I had rather chat.”"), "{told:?}");
+    rig.sound(session).await;
+}
+
+#[tokio::test]
+async fn an_answer_of_a_shape_that_is_cut_says_so() {
+    for format in Format::ALL {
+        let cut = Speech { stop: StopReason::MaxTokens, ..Speech::text("{\"a\": ") };
+        let vendor = FakeVendor::with(move |_, _| Answer::events(cut.events(format))).await;
+        let rig = plain(&vendor, format).await;
+        let session = rig.create_with(|new| new.output_schema = Some(json!({ "type": "object" }))).await;
+        let told = rig.ask(session, "fill it in").await.error.expect("a reason");
+        assert_eq!(told.code, "schema_mismatch", "{format:?}");
+        assert!(told.message.contains("was cut at the model's output limit (max_tokens)"), "{format:?}: {told:?}");
     }
 }
 
