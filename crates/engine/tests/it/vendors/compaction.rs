@@ -280,12 +280,12 @@ async fn a_session_that_comes_back_knows_how_its_vendor_counts() {
         Answer::events(speech.events(format))
     })
     .await;
-    let model = ModelConfig { window: Some(6_000), ..ModelConfig::default() };
+    let model = ModelConfig { window: Some(5_000), ..ModelConfig::default() };
     let mut rig = rig(&vendor, format, model).start().await;
     let session = three_rounds(&rig).await;
     assert_eq!(trigger_of(&rig, session).await, [], "the window is not full yet");
     rig.crash_and_restart().await;
-    // By its bytes alone this would be a third of the window.
+    // By its bytes alone this would be a quarter of the window.
     rig.ask(session, &long("round 3")).await;
     rig.until(session, "no summary is under way", |state| state.compaction.is_none()).await;
     assert_eq!(trigger_of(&rig, session).await, [CompactTrigger::Threshold]);

@@ -244,7 +244,7 @@ async fn an_answer_of_a_shape_that_is_cut_says_so() {
         let cut = Speech { stop: StopReason::MaxTokens, ..Speech::text("{\"a\": ") };
         let vendor = FakeVendor::with(move |_, _| Answer::events(cut.events(format))).await;
         let rig = plain(&vendor, format).await;
-        let session = rig.create_with(|new| new.output_schema = Some(json!({ "type": "object" }))).await;
+        let session = rig.create_with(|new| new.settings.output_schema = Some(json!({ "type": "object" }))).await;
         let told = rig.ask(session, "fill it in").await.error.expect("a reason");
         assert_eq!(told.code, "schema_mismatch", "{format:?}");
         assert!(told.message.contains("was cut at the model's output limit (max_tokens)"), "{format:?}: {told:?}");
