@@ -24,6 +24,10 @@ use crate::{
 impl Engine {
     /// The state of a session. Looking at a cold one does not warm it.
     pub async fn session(&self, session: SessionId) -> Result<Arc<Session>, Error> {
+        // One that an earlier life left open comes before its turn, if somebody asks for it.
+        if self.0.left_open.has(session).await && self.warm(session).await.is_ok() {
+            self.0.left_open.one(session).await;
+        }
         if let Some(state) = self.0.warm_state(session) {
             return Ok(state.borrow().clone());
         }
@@ -98,6 +102,7 @@ impl Engine {
 
     /// Sessions, newest first, that are what is wanted.
     pub async fn list(&self, before: Option<SessionId>, limit: usize, wanted: &Wanted) -> Result<Found, Error> {
+        self.0.left_open.all().await;
         search::list(&*self.0.parts.store, before, limit, wanted).await
     }
 
@@ -134,6 +139,7 @@ impl Engine {
 
     /// What all sessions have used, and how many there are.
     pub async fn usage(&self, wanted: &Wanted) -> Result<(Spent, usize), Error> {
+        self.0.left_open.all().await;
         search::usage(&*self.0.parts.store, wanted).await
     }
 

@@ -275,9 +275,10 @@ impl Warm {
     async fn run(mut self, mut letters: mpsc::Receiver<Box<Mail>>) -> Ended {
         let stop = self.shared.stop.clone();
         self.note_turn();
+        // What the task does is boxed, so that one that only waits is small: there may be thousands of them.
+        Box::pin(self.work()).await;
+        self.shared.left_open.looked_at(self.id);
         loop {
-            // What the task does is boxed, so that one that only waits is small: there may be thousands of them.
-            Box::pin(self.work()).await;
             if self.lost.is_some() || stop.is_cancelled() {
                 break;
             }
@@ -299,6 +300,7 @@ impl Warm {
                 }
                 Next::Stop => break,
             }
+            Box::pin(self.work()).await;
         }
         Box::pin(self.halt(letters)).await;
         self.lost.take().map_or(Ended::Retired, Ended::Failed)
