@@ -10,7 +10,8 @@ use crate::{
     message::{Attachment, Delivery, Part, Role},
     model::{Fault, MicroUsd, StopReason, Thinking, Usage},
     policy::{Policy, Scope},
-    tool::{CallClass, Intent, ToolCall, ToolResult},
+    time::Timestamp,
+    tool::{CallClass, Intent, Outcome, ToolCall, ToolResult},
 };
 
 /// A request from outside. It may be refused; a refusal changes nothing.
@@ -237,8 +238,14 @@ pub enum Input {
         turn: TurnId,
         call: CallId,
         run: u32,
+        /// It came to its end, or was stopped at the turn's time limit.
+        outcome: Outcome,
         result: ToolResult,
         duration_ms: u64,
+    },
+    /// The time of an effect `TimeUp` has come, and nothing of the turn runs any more.
+    TimeUp {
+        turn: TurnId,
     },
     /// The time of an effect `Wake` has come.
     Woke {
@@ -248,6 +255,8 @@ pub enum Input {
     WorkGone {
         turn: TurnId,
         left: Vec<String>,
+        /// How long calls ran that were stopped.
+        took: Vec<(CallId, u64)>,
         partial: Option<Partial>,
         /// What a request costs whose count was never told: nothing with a free model.
         untold: Option<MicroUsd>,
@@ -256,6 +265,8 @@ pub enum Input {
     Recover {
         classes: Vec<(CallId, CallClass)>,
         partial: Partial,
+        /// When the open turn last showed something.
+        seen: Option<Timestamp>,
     },
     /// The sweeper saw no event for this long.
     Expire {

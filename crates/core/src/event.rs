@@ -8,7 +8,7 @@ use crate::{
     command::{KeyUse, digest_of},
     ids::{CallId, MessageId, SessionId, TurnId},
     message::{Attachment, Delivery, MessageRef, Part, Role},
-    model::{Fault, MicroUsd, StopReason, Thinking, Usage},
+    model::{Fault, MicroUsd, StopReason, Thinking, Usage, is_zero},
     policy::{Policy, Scope},
     session::Settings,
     time::Timestamp,
@@ -309,7 +309,11 @@ data! {
     /// A budget was reached and nobody was there to raise it.
     TurnExpired { reached: Breach, spent: Spent, cost_micro_usd: Option<MicroUsd>, }
     /// A crash or a stop of the daemon cut the turn; open calls are classed.
-    TurnInterrupted { calls: Vec<ClassedCall>, }
+    TurnInterrupted {
+        calls: Vec<ClassedCall>,
+        /// For how long it is known to have worked since the event before, from what it showed.
+        #[serde(default, skip_serializing_if = "is_zero")] active_ms: u64,
+    }
     /// An interrupted turn goes on.
     TurnResumed { automatic: bool, }
     /// The turn is to be cancelled; `turn_canceled` follows when its work is gone.

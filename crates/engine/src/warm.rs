@@ -14,7 +14,7 @@ use tenure_core::{
     context::Transcript,
     delta::Stream,
     event::Actor,
-    ids::{SessionId, TurnId},
+    ids::{CallId, SessionId, TurnId},
     session::{Effect, Session},
     time::Timestamp,
 };
@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Error, Shared, TurnRecord, hub::Hub, load};
 
+mod brake;
 mod commit;
 mod disk;
 mod effects;
@@ -35,6 +36,7 @@ mod project;
 mod recover;
 mod spool;
 
+use brake::Brake;
 use disk::Disk;
 use spool::Shown;
 
@@ -166,7 +168,7 @@ pub(crate) struct Warm {
     transcript: Option<Transcript>,
     gauge: Gauge,
     /// In a fixed order, so that the same life goes the same way again.
-    running: BTreeMap<Effect, CancellationToken>,
+    running: BTreeMap<Effect, Brake>,
     news: Option<(mpsc::Sender<News>, mpsc::Receiver<News>)>,
     /// Whether news go before letters when both wait: they take turns.
     news_first: bool,
@@ -183,6 +185,8 @@ pub(crate) struct Warm {
     bill: Option<crate::model_call::Bill>,
     /// What work of the open turn could not end.
     left: Vec<String>,
+    /// How long calls of the open turn ran that were stopped.
+    took: Vec<(CallId, u64)>,
     stopping_since: Option<Instant>,
     seeded_for: Option<TurnId>,
     records: HashMap<TurnId, TurnRecord>,
@@ -240,6 +244,7 @@ impl Warm {
             cut_model: None,
             bill: None,
             left: Vec::new(),
+            took: Vec::new(),
             stopping_since: None,
             seeded_for: None,
             records: HashMap::new(),
@@ -398,8 +403,8 @@ impl Warm {
                 self.running.remove(&done.effect);
             }
         }
-        for token in self.running.values() {
-            token.cancel();
+        for brake in self.running.values() {
+            brake.token.cancel();
         }
         let deadline = Instant::now() + effects::STOP_PATIENCE;
         while !self.running.is_empty() {
@@ -425,8 +430,8 @@ impl Warm {
 
 impl Drop for Warm {
     fn drop(&mut self) {
-        for token in self.running.values() {
-            token.cancel();
+        for brake in self.running.values() {
+            brake.token.cancel();
         }
         if self.counted_turn {
             self.shared.open_turns.fetch_sub(1, Ordering::Relaxed);

@@ -168,7 +168,7 @@ impl Draft<'_> {
     /// An interrupted turn gives way to a new one.
     fn supersede(&mut self) {
         if self.state.turn.as_ref().is_some_and(|turn| turn.phase == Phase::Interrupted) {
-            self.close_calls("the turn gave way to a new one");
+            self.close_calls("the turn gave way to a new one", &[]);
             self.fail_turn(Actor::SYSTEM, "superseded", "a new turn was started while this one was interrupted");
         }
     }
