@@ -19,6 +19,7 @@ use crate::{
     daemon::{Way, insist},
     data,
     exit::{self, Exit},
+    hint,
     permit::Answers,
     question::{self, Answer},
     slash::{self, Slash},
@@ -289,6 +290,10 @@ impl<'a> Follow<'a> {
             Output::Text if self.canceled_by == Some(CanceledBy::Interrupt) && item.kind == "cancel_requested" => {}
             Output::Text => {
                 let mut pieces = self.printer.event(&event);
+                if self.seat.frame == Frame::Chat {
+                    let notes = pieces.iter_mut().filter(|piece| piece.channel == Channel::Note);
+                    notes.for_each(|piece| piece.text = hint::in_chat(&piece.text, &self.seat.session));
+                }
                 if self.seat.frame == Frame::Final {
                     pieces.retain(|piece| piece.channel == Channel::Note);
                     if item.kind == "turn_completed" {
@@ -416,7 +421,7 @@ impl<'a> Follow<'a> {
         };
         match done {
             Err(error) if exit::is_passing(&error) => {
-                exit::report(&error, self.output());
+                exit::report_in_chat(&error, self.output(), session);
                 Ok(())
             }
             done => done,

@@ -261,7 +261,7 @@ data! {
     }
     /// The session was ended; it can only be read, forked and exported.
     SessionCompleted { #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>, }
-    /// The session was ended while a turn was open, which was cancelled.
+    /// The session was ended while a turn was open, which was canceled.
     SessionCanceled { #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>, }
     /// The session cannot go on.
     SessionFailed { code: String, message: String, }
@@ -298,7 +298,7 @@ data! {
     }
     /// The turn could not go on.
     TurnFailed { code: String, message: String, spent: Spent, cost_micro_usd: Option<MicroUsd>, }
-    /// The turn was cancelled, and its work is gone.
+    /// The turn was canceled, and its work is gone.
     TurnCanceled {
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
         /// What did not end within the time limit or runs elsewhere.
@@ -316,7 +316,7 @@ data! {
     }
     /// An interrupted turn goes on.
     TurnResumed { automatic: bool, }
-    /// The turn is to be cancelled; `turn_canceled` follows when its work is gone.
+    /// The turn is to be canceled; `turn_canceled` follows when its work is gone.
     CancelRequested {
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
         /// The session ends when the turn is gone.

@@ -236,6 +236,8 @@ impl Engine {
             if let Err(error) = self.warm(id).await {
                 self.0.notice(format!("session {id} could not be recovered: {error}"));
                 self.0.left_open.looked_at(id);
+                // A damaged one is told as such from now on.
+                let _ = self.session(id).await;
             }
         }
     }

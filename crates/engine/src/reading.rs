@@ -18,7 +18,10 @@ use tenure_store::Row;
 
 use crate::{
     Counts, Damage, Engine, Error, FeedCursor, FeedSubscription, Found, Messages, Subscription, TurnRecord, Wanted,
-    history, hub::lock, load, search, warm::Mail,
+    history,
+    hub::lock,
+    load, search,
+    warm::{Mail, row_of},
 };
 
 impl Engine {
@@ -36,6 +39,10 @@ impl Engine {
         match (load::state(store, session).await, checked) {
             (Ok((mut state, ..)), Err(tenure_store::Error::Damaged { .. })) => {
                 state.life = Life::Failed;
+                // The listing reads no logs: it learns of damage from whoever meets it.
+                if let Err(error) = store.row_put(row_of(&state)).await {
+                    tracing::debug!("the row of {session} was not written: {error}");
+                }
                 Ok(Arc::new(state))
             }
             // Not even its first event can be read.

@@ -36,6 +36,8 @@ mod project;
 mod recover;
 mod spool;
 
+pub(crate) use project::row_of;
+
 use brake::Brake;
 use disk::Disk;
 use spool::Shown;

@@ -29,7 +29,8 @@ impl Follow<'_> {
     /// After a restart a turn goes on by itself, unless a person should look first.
     pub(super) async fn rest_if_interrupted(&mut self) -> anyhow::Result<Option<Rest>> {
         let rest = self.rest_if("interrupted").await?;
-        if rest.is_some() && self.output() == Output::Text {
+        // A chat tells at its prompt what can be done.
+        if rest.is_some() && self.output() == Output::Text && self.seat.frame != Frame::Chat {
             let session = &self.seat.session;
             terminal::tell(&format!("It waits for you: look, then `tenure session resume {session}`."));
         }

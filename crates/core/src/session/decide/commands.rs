@@ -276,8 +276,7 @@ impl Draft<'_> {
             (Some(turn), _) if turn.phase == Phase::Interrupted => turn.messages.clone(),
             (_, Some(turn)) if turn.status != TurnStatus::Completed => turn.messages.clone(),
             (_, Some(_)) => {
-                let message =
-                    "this turn was completed; only failed, cancelled, expired or interrupted ones are retried";
+                let message = "this turn was completed; only failed, canceled, expired or interrupted ones are retried";
                 return Err(Refusal::new("turn_completed", message, "send a new message instead"));
             }
             (Some(_), None) => {
