@@ -137,14 +137,14 @@ const IN_CHAT: [(&str, &str); 9] = [
 /// The same text for somebody who sits in a chat with this session.
 pub fn in_chat(text: &str, session: &str) -> String {
     IN_CHAT.iter().fold(text.to_owned(), |text, (command, slash)| {
-        let text = text.replace(&format!("{command} {session}"), slash);
         let begin = format!("`{command}");
         let mut parts = text.split(&begin);
         let first = parts.next().unwrap_or_default().to_owned();
-        parts.fold(first, |told, part| {
+        let told = parts.fold(first, |told, part| {
             let rest = part.split_once('`').map_or(part, |(_, rest)| rest);
             format!("{told}{slash}{rest}")
-        })
+        });
+        told.replace(&format!("{command} {session}"), slash)
     })
 }
 
@@ -248,7 +248,6 @@ mod tests {
         "rotated_enough",
         "session_busy",
         "session_damaged",
-        "session_purged",
         "shutting_down",
         "token_expired",
         "too_fast",

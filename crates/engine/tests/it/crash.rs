@@ -89,7 +89,7 @@ async fn the_first_answers_after_a_crash_tell_of_it() {
         rig.start_again().await;
         assert!(!rig.engine.is_ready());
         if of_one {
-            assert!(interrupted(&*rig.engine.session(session).await.unwrap()));
+            assert!(interrupted(&rig.engine.session(session).await.unwrap()));
         } else {
             let found = rig.engine.list(None, 10, &Wanted::default()).await.unwrap();
             assert_eq!(rig.engine.turns_of(&found.rows).await.unwrap(), [Some(TurnStatus::Interrupted)]);
