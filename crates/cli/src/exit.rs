@@ -2,10 +2,15 @@
 
 use std::{borrow::Cow, io, process::ExitCode};
 
+use clap::{
+    CommandFactory as _,
+    error::{ContextKind, ContextValue},
+};
 use serde_json::json;
 use tenure_client::{Error, Fault, print::Tone};
 
 use crate::{
+    args::Cli,
     hint::{self, Place},
     terminal::{self, Output},
 };
@@ -92,7 +97,8 @@ impl std::fmt::Display for Problem {
 impl std::error::Error for Problem {}
 
 /// Tells what is wrong with the command line, to programs as JSON; help and the version are told as ever.
-pub fn misused(error: &clap::Error) -> ExitCode {
+pub fn misused(mut error: clap::Error) -> ExitCode {
+    name_only_what_is_needed(&mut error);
     let for_programs = std::env::args_os().any(|argument| argument == "--json");
     if error.use_stderr() && for_programs {
         let text = error.to_string();
@@ -107,14 +113,41 @@ pub fn misused(error: &clap::Error) -> ExitCode {
     error.exit()
 }
 
+/// An option that the environment gave would stand in the usage as if it had to be typed.
+fn name_only_what_is_needed(error: &mut clap::Error) {
+    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return };
+    let usage = usage.to_string();
+    let mut command = Cli::command();
+    command.build();
+    let mut meant = &mut command;
+    for word in usage.split_whitespace().skip(2) {
+        if meant.find_subcommand(word).is_none() {
+            break;
+        }
+        let Some(below) = meant.find_subcommand_mut(word) else { return };
+        meant = below;
+    }
+    let plain = meant.render_usage();
+    error.insert(ContextKind::Usage, ContextValue::StyledStr(plain));
+}
+
 /// Tells the error on stderr and gives its exit code.
 pub fn report(error: &anyhow::Error, output: Output) -> Exit {
+    report_as(error, output, |hint| hint)
+}
+
+/// The same inside a chat with this session.
+pub fn report_in_chat(error: &anyhow::Error, output: Output, session: &str) -> Exit {
+    report_as(error, output, |hint| hint::in_chat(&hint, session))
+}
+
+fn report_as(error: &anyhow::Error, output: Output, told: impl Fn(String) -> String) -> Exit {
     // Whoever read our output has enough of it, as `head` does.
     if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
         return Exit::Ok;
     }
     let (exit, code, hint) = classed(error);
-    let message = format!("{error:#}");
+    let (hint, message) = (told(hint), format!("{error:#}"));
     match output {
         Output::Json => {
             let body = json!({"error": {"code": code, "message": message, "hint": hint}});

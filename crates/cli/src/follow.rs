@@ -1,28 +1,34 @@
 //! Follows one turn: shows it, asks the person where that is wanted, and ends when the turn rests.
 
 mod asking;
+mod away;
+mod report;
 
 use std::{collections::VecDeque, io::IsTerminal as _, path::PathBuf, time::Duration};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tenure_client::{
     Client, EventStream, Item,
-    print::{Answered, Channel, Detail, Look, Piece, Printer, Tone, paid, tamed},
+    print::{Answered, Channel, Detail, Look, Piece, Printer, Tone, tamed},
 };
 use tenure_wire::{Actor, Approval, Cancel, Delivery, Event, Part, Scope, SendMessage, Verdict};
 use tokio::{signal::unix::Signal, sync::watch, time::Instant};
 
 use crate::{
     commands::{Context, chat::asides, models},
-    daemon::{Way, insist, tell_missed},
+    daemon::{Way, insist},
     data,
     exit::{self, Exit},
+    hint,
     permit::Answers,
     question::{self, Answer},
     slash::{self, Slash},
     standby,
     terminal::{self, Echo, Heard, Lines, Output},
 };
+
+use away::{Daemon, told_missed};
+use report::Rest;
 
 /// More than this is not held back behind an open question.
 const HELD_MAX: usize = 4096;
@@ -97,13 +103,6 @@ enum Leaves {
     Stopped,
 }
 
-/// What became of the daemon.
-enum Daemon {
-    Away,
-    Back,
-    Stopped,
-}
-
 struct Waiting {
     call: String,
     data: Value,
@@ -115,18 +114,6 @@ struct Waiting {
 pub enum CanceledBy {
     Interrupt,
     Timeout,
-}
-
-/// How it came to rest.
-struct Rest {
-    status: String,
-    data: Value,
-}
-
-impl Rest {
-    fn of(status: &str, data: Value) -> Option<Self> {
-        Some(Self { status: status.to_owned(), data })
-    }
 }
 
 impl<'a> Follow<'a> {
@@ -238,7 +225,7 @@ impl<'a> Follow<'a> {
                 }
                 Ok(None)
             }
-            daemon = told_missed(missed, &self.seat.way, self.seat.context, self.seat.frame) => {
+            daemon = told_missed(missed, &self.seat.way, self.seat.context) => {
                 self.is_missed = matches!(daemon, Daemon::Away);
                 match daemon {
                     Daemon::Away => {}
@@ -247,9 +234,7 @@ impl<'a> Follow<'a> {
                 }
                 Ok(None)
             }
-            never = standby::keep_starting(self.seat.context), if self.is_missed && self.seat.frame == Frame::Chat => {
-                match never {}
-            }
+            never = standby::keep_starting(self.seat.context), if self.is_missed => match never {},
         }
     }
 
@@ -305,6 +290,10 @@ impl<'a> Follow<'a> {
             Output::Text if self.canceled_by == Some(CanceledBy::Interrupt) && item.kind == "cancel_requested" => {}
             Output::Text => {
                 let mut pieces = self.printer.event(&event);
+                if self.seat.frame == Frame::Chat {
+                    let notes = pieces.iter_mut().filter(|piece| piece.channel == Channel::Note);
+                    notes.for_each(|piece| piece.text = hint::in_chat(&piece.text, &self.seat.session));
+                }
                 if self.seat.frame == Frame::Final {
                     pieces.retain(|piece| piece.channel == Channel::Note);
                     if item.kind == "turn_completed" {
@@ -356,23 +345,6 @@ impl<'a> Follow<'a> {
             "cancel_requested" => self.withdraw(&format!("The turn is canceled {by}.")),
             _ => Ok(()),
         }
-    }
-
-    /// After a restart a turn goes on by itself, unless a person should look first.
-    async fn rest_if_interrupted(&mut self) -> anyhow::Result<Option<Rest>> {
-        let rest = self.rest_if("interrupted").await?;
-        if rest.is_some() && self.output() == Output::Text {
-            let session = &self.seat.session;
-            terminal::tell(&format!("It waits for you: look, then `tenure session resume {session}`."));
-        }
-        Ok(rest)
-    }
-
-    async fn rest_if(&mut self, status: &str) -> anyhow::Result<Option<Rest>> {
-        let look = || self.seat.client.turn(&self.seat.session, &self.turn, Duration::ZERO);
-        let turn = insist(&self.seat.client, &self.seat.way, look).await?;
-        let data = json!({"spent": turn.spent, "cost_micro_usd": turn.cost_micro_usd});
-        Ok(if turn.status == status { Rest::of(status, data) } else { None })
     }
 
     fn show(&mut self, pieces: Vec<Piece>) -> anyhow::Result<()> {
@@ -454,7 +426,7 @@ impl<'a> Follow<'a> {
         };
         match done {
             Err(error) if exit::is_passing(&error) => {
-                exit::report(&error, self.output());
+                exit::report_in_chat(&error, self.output(), session);
                 Ok(())
             }
             done => done,
@@ -511,50 +483,6 @@ impl<'a> Follow<'a> {
             canceling => Ok(canceling.map(drop)?),
         }
     }
-
-    fn finish(&mut self, rest: &Rest) -> anyhow::Result<Exit> {
-        self.withdraw(&format!("The turn is over: {}.", rest.status))?;
-        let pieces = self.printer.finish();
-        self.show(pieces)?;
-        let (spent, cost) = (&rest.data["spent"], rest.data["cost_micro_usd"].as_u64());
-        let (steps, calls) = (spent["steps"].as_u64().unwrap_or(0), spent["tool_calls"].as_u64().unwrap_or(0));
-        match self.output() {
-            Output::Json => {
-                let mut result = json!({
-                    "type": "result",
-                    "session_id": self.seat.session,
-                    "turn_id": self.turn,
-                    "status": rest.status,
-                    "text": self.text,
-                    "stop_reason": self.stop_reason,
-                    "steps": steps,
-                    "tool_calls": calls,
-                    "cost_micro_usd": cost,
-                    "events": self.events,
-                });
-                if rest.status == "failed" {
-                    result["error"] = json!({"code": rest.data["code"], "message": rest.data["message"]});
-                }
-                terminal::print_json(&result)?;
-            }
-            Output::Text => {
-                let look = terminal::stderr_look();
-                let (status, events, session) = (&rest.status, self.events, &self.seat.session);
-                let counts = [(steps, "step"), (calls, "call"), (events, "event")]
-                    .map(|(n, what)| crate::count::counted(n, what));
-                let counts =
-                    format!("{}, cost {}", counts.join(", "), paid(cost, spent["micro_usd"].as_u64().unwrap_or(0)));
-                let whose = if self.seat.frame != Frame::Chat { format!("; session {session}") } else { String::new() };
-                let line = look.folded(&format!("{status}: {counts}{whose}"));
-                terminal::note(&format!("{}\n", look.paint(Tone::Faint, &line)));
-            }
-        }
-        Ok(match (self.canceled_by, rest.status.as_str()) {
-            (Some(CanceledBy::Interrupt), _) => Exit::Interrupted,
-            (_, "completed") => Exit::Ok,
-            _ => Exit::Failed,
-        })
-    }
 }
 
 /// A script wants only what counts; a person sees an answer grow.
@@ -584,19 +512,6 @@ pub fn said_elsewhere(event: &Event, own: &[String], look: &Look) -> Option<Stri
         _ => "elsewhere:".into(),
     };
     Some(format!("{} {}\n", look.paint(Tone::Name, &who), tamed(text)))
-}
-
-/// What becomes of a daemon that is looked for. A chat does not undo that somebody stopped it.
-async fn told_missed(missed: &mut watch::Receiver<bool>, way: &Way, context: &Context, frame: Frame) -> Daemon {
-    let mut ahead = missed.clone();
-    if ahead.changed().await.is_err() {
-        return std::future::pending().await;
-    }
-    let is_missed = *ahead.borrow();
-    if is_missed && frame == Frame::Chat && standby::stays_stopped(context).await {
-        return Daemon::Stopped;
-    }
-    if tell_missed(missed, way).await { Daemon::Away } else { Daemon::Back }
 }
 
 /// Who did it, as far as the event tells.

@@ -48,6 +48,7 @@ const OF_REFUSALS: &[(&str, &str)] = &[
     ("owner_token", "`tenure token rotate` gives it a new secret"),
     ("session_ended", "`tenure session fork SESSION` makes one that goes on from there"),
     ("session_exists", "import it with --as-new: it gets an id of its own"),
+    ("session_purged", "`tenure sessions --all` lists those that are left"),
     ("token_exists", "choose another name, or `tenure token rotate NAME`"),
     (
         "too_many_tokens",
@@ -120,6 +121,33 @@ pub fn of_absence(absent: &Absent) -> &'static str {
     }
 }
 
+/// Commands of the command line, and what is typed instead of them in a chat.
+const IN_CHAT: [(&str, &str); 9] = [
+    ("tenure session show", "/show"),
+    ("tenure session fork", "/fork"),
+    ("tenure session resume", "/resume"),
+    ("tenure session retry", "/retry"),
+    ("tenure sessions", "/sessions"),
+    ("tenure approve", "/approve"),
+    ("tenure deny", "/deny"),
+    ("tenure cancel", "/cancel"),
+    ("tenure ask --session", "a message"),
+];
+
+/// The same text for somebody who sits in a chat with this session.
+pub fn in_chat(text: &str, session: &str) -> String {
+    IN_CHAT.iter().fold(text.to_owned(), |text, (command, slash)| {
+        let begin = format!("`{command}");
+        let mut parts = text.split(&begin);
+        let first = parts.next().unwrap_or_default().to_owned();
+        let told = parts.fold(first, |told, part| {
+            let rest = part.split_once('`').map_or(part, |(_, rest)| rest);
+            format!("{told}{slash}{rest}")
+        });
+        told.replace(&format!("{command} {session}"), slash)
+    })
+}
+
 /// What to do where nothing answers.
 pub fn of_silence(place: Place) -> &'static str {
     match place {
@@ -181,6 +209,22 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn in_a_chat_its_own_commands_are_named() {
+        for (text, told) in [
+            ("wait for it, or `tenure cancel SESSION`; then go on", "wait for it, or /cancel; then go on"),
+            ("`tenure ask --session sess_1 TEXT` starts another turn", "a message starts another turn"),
+            ("next  tenure session resume sess_1", "next  /resume"),
+            (
+                "says yes; `tenure deny` says no, `tenure sessions --all` lists",
+                "says yes; /deny says no, /sessions lists",
+            ),
+            ("`tenure models` lists them", "`tenure models` lists them"),
+        ] {
+            assert_eq!(in_chat(text, "sess_1"), told);
+        }
+    }
+
     /// What the daemon says of these fits the command line too, or depends on where the daemon is.
     const FITS: &[&str] = &[
         "already_answered",
@@ -204,7 +248,6 @@ mod tests {
         "rotated_enough",
         "session_busy",
         "session_damaged",
-        "session_purged",
         "shutting_down",
         "token_expired",
         "too_fast",

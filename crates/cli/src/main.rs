@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return exit::misused(&error),
+        Err(error) => return exit::misused(error),
     };
     let output = cli.global.output();
     let exit = match commands::run(cli) {

@@ -6,20 +6,23 @@ pub struct Millis(pub u64);
 
 pub fn parse(text: &str) -> Result<Millis, String> {
     let bad = || format!("'{text}' is no time: write a number and s, m, h, d or w, such as 12h");
-    let (number, unit) = text.split_at(text.char_indices().next_back().ok_or_else(bad)?.0);
+    read(text).filter(|ms| *ms > 0).map(Millis).ok_or_else(bad)
+}
+
+/// Milliseconds, which may be none.
+pub fn read(text: &str) -> Option<u64> {
+    let (number, unit) = text.split_at(text.char_indices().next_back()?.0);
     let unit_ms: u64 = match unit {
         "s" => 1000,
         "m" => 60 * 1000,
         "h" => 3600 * 1000,
         "d" => 24 * 3600 * 1000,
         "w" => 7 * 24 * 3600 * 1000,
-        _ => return Err(bad()),
+        _ => return None,
     };
-    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(bad());
-    }
-    let ms = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit_ms));
-    ms.filter(|ms| *ms > 0).map(Millis).ok_or_else(bad)
+    // A sign is none of it.
+    let digits = Some(number).filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()))?;
+    digits.parse::<u64>().ok()?.checked_mul(unit_ms)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a chat does while the daemon of its folder is away: it respects a stop, and tries again to start one that fell.
+//! What `ask` and `chat` do while the daemon of its folder is away: they respect a stop, and try again to start one that fell.
 
 use std::{
     convert::Infallible,

@@ -221,6 +221,12 @@ impl Client {
         self.answer(request.query(&provider.map(|name| ("provider", name)).as_slice())).await
     }
 
+    /// Refused where no model can have this name.
+    pub async fn check_model(&self, name: &str) -> Result<(), Error> {
+        let request = self.request(Method::GET, "/v1/models").query(&[("name", name)]);
+        self.answer::<wire::ModelList>(request).await.map(drop)
+    }
+
     /// Gives a file to a session.
     pub async fn attach(&self, session: &str, file: &wire::NewAttachment) -> Result<wire::AttachmentView, Error> {
         self.post(&of(session, "/attachments"), file).await

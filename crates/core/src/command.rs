@@ -10,7 +10,8 @@ use crate::{
     message::{Attachment, Delivery, Part, Role},
     model::{Fault, MicroUsd, StopReason, Thinking, Usage},
     policy::{Policy, Scope},
-    tool::{CallClass, Intent, ToolCall, ToolResult},
+    time::Timestamp,
+    tool::{CallClass, Intent, Outcome, ToolCall, ToolResult},
 };
 
 /// A request from outside. It may be refused; a refusal changes nothing.
@@ -239,8 +240,14 @@ pub enum Input {
         turn: TurnId,
         call: CallId,
         run: u32,
+        /// It came to its end, or was stopped at the turn's time limit.
+        outcome: Outcome,
         result: ToolResult,
         duration_ms: u64,
+    },
+    /// The time of an effect `TimeUp` has come, and nothing of the turn runs any more.
+    TimeUp {
+        turn: TurnId,
     },
     /// The time of an effect `Wake` has come.
     Woke {
@@ -250,6 +257,8 @@ pub enum Input {
     WorkGone {
         turn: TurnId,
         left: Vec<String>,
+        /// How long calls ran that were stopped.
+        took: Vec<(CallId, u64)>,
         /// The model call that was stopped with it, or the summary that the turn waited for.
         cut: Option<Partial>,
     },
@@ -257,6 +266,8 @@ pub enum Input {
     Recover {
         classes: Vec<(CallId, CallClass)>,
         partial: Partial,
+        /// When the open turn last showed something.
+        seen: Option<Timestamp>,
     },
     /// The sweeper saw no event for this long.
     Expire {

@@ -8,7 +8,7 @@ use crate::{
     command::{KeyUse, digest_of},
     ids::{CallId, MessageId, SessionId, TurnId},
     message::{Attachment, Delivery, MessageRef, Part, Role},
-    model::{Fault, MicroUsd, StopReason, Thinking, Usage},
+    model::{Fault, MicroUsd, StopReason, Thinking, Usage, is_zero},
     policy::{Policy, Scope},
     session::Settings,
     time::Timestamp,
@@ -261,7 +261,7 @@ data! {
     }
     /// The session was ended; it can only be read, forked and exported.
     SessionCompleted { #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>, }
-    /// The session was ended while a turn was open, which was cancelled.
+    /// The session was ended while a turn was open, which was canceled.
     SessionCanceled { #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>, }
     /// The session cannot go on.
     SessionFailed { code: String, message: String, }
@@ -298,7 +298,7 @@ data! {
     }
     /// The turn could not go on.
     TurnFailed { code: String, message: String, spent: Spent, cost_micro_usd: Option<MicroUsd>, }
-    /// The turn was cancelled, and its work is gone.
+    /// The turn was canceled, and its work is gone.
     TurnCanceled {
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
         /// What did not end within the time limit or runs elsewhere.
@@ -309,10 +309,14 @@ data! {
     /// A budget was reached and nobody was there to raise it.
     TurnExpired { reached: Breach, spent: Spent, cost_micro_usd: Option<MicroUsd>, }
     /// A crash or a stop of the daemon cut the turn; open calls are classed.
-    TurnInterrupted { calls: Vec<ClassedCall>, }
+    TurnInterrupted {
+        calls: Vec<ClassedCall>,
+        /// For how long it is known to have worked since the event before, from what it showed.
+        #[serde(default, skip_serializing_if = "is_zero")] active_ms: u64,
+    }
     /// An interrupted turn goes on.
     TurnResumed { automatic: bool, }
-    /// The turn is to be cancelled; `turn_canceled` follows when its work is gone.
+    /// The turn is to be canceled; `turn_canceled` follows when its work is gone.
     CancelRequested {
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
         /// The session ends when the turn is gone.

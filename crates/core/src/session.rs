@@ -390,6 +390,17 @@ impl Turn {
         }
     }
 
+    /// Whether its time passes.
+    pub fn is_active(&self) -> bool {
+        self.phase == Phase::Going && self.status() == TurnStatus::Running
+    }
+
+    /// For how long it has been active at a time after its last event. Waiting for people does not count.
+    pub fn active_ms_at(&self, at: Timestamp) -> u64 {
+        let passed = u64::try_from(at.since(self.clock).as_millis()).unwrap_or(u64::MAX);
+        self.spent.active_ms.saturating_add(if self.is_active() { passed } else { 0 })
+    }
+
     pub fn call(&self, id: CallId) -> Option<&Call> {
         self.calls.iter().find(|call| call.call.id == id)
     }

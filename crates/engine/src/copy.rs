@@ -165,17 +165,20 @@ impl Engine {
 
     async fn check_not_purged(&self, session: SessionId, now: Timestamp) -> Result<(), Error> {
         let store = &self.0.parts.store;
-        if store.key_get(PURGED, &session.to_string(), now).await?.is_none() {
-            return Ok(());
-        }
-        match store.head(session).await {
-            // It was not deleted in the end, or came back from an archive.
-            Err(tenure_store::Error::NoSession(_)) => {
-                let message = format!("the session {session}, which this key made, was deleted");
-                Err(Refusal::new("session_purged", message, "use a new key for a new session").into())
+        match store.key_get(PURGED, &session.to_string(), now).await? {
+            // Where it is there all the same, it was not deleted in the end, or came back from an archive.
+            Some(_) if matches!(store.head(session).await, Err(tenure_store::Error::NoSession(_))) => {
+                let hint = "make another one; one that was made with a key needs another key";
+                Err(Refusal::new("session_purged", format!("the session {session} was deleted"), hint).into())
             }
             _ => Ok(()),
         }
+    }
+
+    /// What to say of a session that is not there: for a day it is known that it was deleted.
+    pub async fn absent(&self, session: SessionId) -> Error {
+        let checked = self.check_not_purged(session, self.0.parts.clock.now()).await;
+        checked.err().unwrap_or(Error::NoSession(session))
     }
 
     /// A session that was put in place as a whole is loaded as after a restart, and in the listing before its maker is

@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -35,6 +35,7 @@ mod fork;
 mod history;
 mod hub;
 mod import;
+mod left_open;
 mod load;
 mod model_call;
 mod named;
@@ -69,6 +70,7 @@ pub use tally::Counts;
 
 use feed::Feed;
 use hub::{Hubs, lock};
+use left_open::LeftOpen;
 use named::Named;
 use redaction::redacted;
 use tally::Tally;
@@ -181,7 +183,7 @@ pub(crate) struct Shared {
     purging: Mutex<HashSet<SessionId>>,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
-    ready: AtomicBool,
+    pub(crate) left_open: LeftOpen,
     pub(crate) open_turns: AtomicUsize,
     /// Sessions that were put out of memory since the start.
     retired: AtomicUsize,
@@ -205,7 +207,7 @@ impl Engine {
             purging: Mutex::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
-            ready: AtomicBool::new(false),
+            left_open: LeftOpen::default(),
             open_turns: AtomicUsize::new(0),
             retired: AtomicUsize::new(0),
             tally: Tally::default(),
@@ -221,26 +223,28 @@ impl Engine {
 
     /// Sessions that were left with something pending are loaded; each goes its own way from there.
     async fn recover(&self) {
-        match self.0.parts.store.open_sessions().await {
-            Ok(open) => {
-                for id in open {
-                    if self.0.stop.is_cancelled() {
-                        return;
-                    }
-                    // One broken session never stops the others.
-                    if let Err(error) = self.warm(id).await {
-                        self.0.notice(format!("session {id} could not be recovered: {error}"));
-                    }
-                }
+        let open = self.0.parts.store.open_sessions().await.unwrap_or_else(|error| {
+            self.0.notice(format!("the list of open sessions could not be read: {error}"));
+            Vec::new()
+        });
+        self.0.left_open.found(&open);
+        for id in open {
+            if self.0.stop.is_cancelled() {
+                return;
             }
-            Err(error) => self.0.notice(format!("the list of open sessions could not be read: {error}")),
+            // One broken session never stops the others.
+            if let Err(error) = self.warm(id).await {
+                self.0.notice(format!("session {id} could not be recovered: {error}"));
+                self.0.left_open.looked_at(id);
+                // A damaged one is told as such from now on.
+                let _ = self.session(id).await;
+            }
         }
-        self.0.ready.store(true, Ordering::Release);
     }
 
     /// Whether every session with something pending has been looked at since the start.
     pub fn is_ready(&self) -> bool {
-        self.0.ready.load(Ordering::Acquire)
+        self.0.left_open.is_none_left()
     }
 
     /// Makes a session. The same key gives the same session, also after a restart.
@@ -419,6 +423,7 @@ impl Shared {
             slots.remove(&id);
         }
         drop(slots);
+        self.left_open.looked_at(id);
         self.hubs.forget_unused(id);
         self.retired.fetch_add(1, Ordering::Relaxed);
     }

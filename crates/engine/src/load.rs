@@ -7,6 +7,7 @@ use tenure_core::{
     event::Event,
     ids::{SessionId, TurnId},
     session::{Session, Turn},
+    time::Timestamp,
 };
 use tenure_store::{Head, Limit, Snapshot, SpoolPage, Store};
 
@@ -113,16 +114,20 @@ fn before(state: &Session, turn: TurnId) -> u64 {
     messages.and_then(|messages| messages.iter().map(|message| message.seq).min()).unwrap_or(0)
 }
 
-/// What clients were shown of the step that a crash cut, and how long each of its streams is.
-pub(crate) async fn shown(store: &dyn Store, id: SessionId, turn: &Turn) -> Result<Vec<Delta>, Error> {
-    let mut shown = Vec::new();
+/// What clients were shown of the step that a crash cut, and when the turn last showed anything.
+pub(crate) async fn shown(
+    store: &dyn Store,
+    id: SessionId,
+    turn: &Turn,
+) -> Result<(Vec<Delta>, Option<Timestamp>), Error> {
+    let (mut shown, mut seen) = (Vec::new(), None);
     let mut pos = 0;
     loop {
         let SpoolPage::Records(records) = store.spool_read(id, turn.id, pos, SPOOL_BYTES).await? else {
-            return Ok(shown);
+            return Ok((shown, seen));
         };
-        let Some(last) = records.last() else { return Ok(shown) };
-        pos = last.pos;
+        let Some(last) = records.last() else { return Ok((shown, seen)) };
+        (pos, seen) = (last.pos, Some(last.delta.ts));
         let of_step = |delta: &Delta| match delta.stream {
             Stream::Output(_) => false,
             Stream::Text | Stream::Thinking | Stream::Arguments(_) => {

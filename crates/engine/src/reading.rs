@@ -18,12 +18,19 @@ use tenure_store::Row;
 
 use crate::{
     Counts, Damage, Engine, Error, FeedCursor, FeedSubscription, Found, Messages, Subscription, TurnRecord, Wanted,
-    history, hub::lock, load, search, warm::Mail,
+    history,
+    hub::lock,
+    load, search,
+    warm::{Mail, row_of},
 };
 
 impl Engine {
     /// The state of a session. Looking at a cold one does not warm it.
     pub async fn session(&self, session: SessionId) -> Result<Arc<Session>, Error> {
+        // One that an earlier life left open comes before its turn, if somebody asks for it.
+        if self.0.left_open.has(session).await && self.warm(session).await.is_ok() {
+            self.0.left_open.one(session).await;
+        }
         if let Some(state) = self.0.warm_state(session) {
             return Ok(state.borrow().clone());
         }
@@ -32,6 +39,10 @@ impl Engine {
         match (load::state(store, session).await, checked) {
             (Ok((mut state, ..)), Err(tenure_store::Error::Damaged { .. })) => {
                 state.life = Life::Failed;
+                // The listing reads no logs: it learns of damage from whoever meets it.
+                if let Err(error) = store.row_put(row_of(&state)).await {
+                    tracing::debug!("the row of {session} was not written: {error}");
+                }
                 Ok(Arc::new(state))
             }
             // Not even its first event can be read.
@@ -98,6 +109,7 @@ impl Engine {
 
     /// Sessions, newest first, that are what is wanted.
     pub async fn list(&self, before: Option<SessionId>, limit: usize, wanted: &Wanted) -> Result<Found, Error> {
+        self.0.left_open.all().await;
         search::list(&*self.0.parts.store, before, limit, wanted).await
     }
 
@@ -134,6 +146,7 @@ impl Engine {
 
     /// What all sessions have used, and how many there are.
     pub async fn usage(&self, wanted: &Wanted) -> Result<(Spent, usize), Error> {
+        self.0.left_open.all().await;
         search::usage(&*self.0.parts.store, wanted).await
     }
 

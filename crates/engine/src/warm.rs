@@ -14,7 +14,7 @@ use tenure_core::{
     context::Transcript,
     delta::Stream,
     event::Actor,
-    ids::{SessionId, TurnId},
+    ids::{CallId, SessionId, TurnId},
     session::{Effect, Session},
     time::Timestamp,
 };
@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Error, Shared, TurnRecord, hub::Hub, load};
 
+mod brake;
 mod commit;
 mod disk;
 mod effects;
@@ -35,6 +36,9 @@ mod project;
 mod recover;
 mod spool;
 
+pub(crate) use project::row_of;
+
+use brake::Brake;
 use disk::Disk;
 use spool::Shown;
 
@@ -166,7 +170,7 @@ pub(crate) struct Warm {
     transcript: Option<Transcript>,
     gauge: Gauge,
     /// In a fixed order, so that the same life goes the same way again.
-    running: BTreeMap<Effect, CancellationToken>,
+    running: BTreeMap<Effect, Brake>,
     news: Option<(mpsc::Sender<News>, mpsc::Receiver<News>)>,
     /// Whether news go before letters when both wait: they take turns.
     news_first: bool,
@@ -185,6 +189,8 @@ pub(crate) struct Warm {
     summary_bill: Option<crate::model_call::Bill>,
     /// What work of the open turn could not end.
     left: Vec<String>,
+    /// How long calls of the open turn ran that were stopped.
+    took: Vec<(CallId, u64)>,
     stopping_since: Option<Instant>,
     seeded_for: Option<TurnId>,
     records: HashMap<TurnId, TurnRecord>,
@@ -243,6 +249,7 @@ impl Warm {
             bill: None,
             summary_bill: None,
             left: Vec::new(),
+            took: Vec::new(),
             stopping_since: None,
             seeded_for: None,
             records: HashMap::new(),
@@ -278,9 +285,10 @@ impl Warm {
     async fn run(mut self, mut letters: mpsc::Receiver<Box<Mail>>) -> Ended {
         let stop = self.shared.stop.clone();
         self.note_turn();
+        // What the task does is boxed, so that one that only waits is small: there may be thousands of them.
+        Box::pin(self.work()).await;
+        self.shared.left_open.looked_at(self.id);
         loop {
-            // What the task does is boxed, so that one that only waits is small: there may be thousands of them.
-            Box::pin(self.work()).await;
             if self.lost.is_some() || stop.is_cancelled() {
                 break;
             }
@@ -302,6 +310,7 @@ impl Warm {
                 }
                 Next::Stop => break,
             }
+            Box::pin(self.work()).await;
         }
         Box::pin(self.halt(letters)).await;
         self.lost.take().map_or(Ended::Retired, Ended::Failed)
@@ -399,8 +408,8 @@ impl Warm {
                 self.running.remove(&done.effect);
             }
         }
-        for token in self.running.values() {
-            token.cancel();
+        for brake in self.running.values() {
+            brake.token.cancel();
         }
         let deadline = Instant::now() + effects::STOP_PATIENCE;
         while !self.running.is_empty() {
@@ -426,8 +435,8 @@ impl Warm {
 
 impl Drop for Warm {
     fn drop(&mut self) {
-        for token in self.running.values() {
-            token.cancel();
+        for brake in self.running.values() {
+            brake.token.cancel();
         }
         if self.counted_turn {
             self.shared.open_turns.fetch_sub(1, Ordering::Relaxed);

@@ -54,7 +54,7 @@ use crate::{
     listen::Peer,
     refusals::Refusals,
 };
-use problem::{RefusedFor, Rejection};
+use problem::{Absent, RefusedFor, Rejection};
 
 /// Updates of sessions that share a place wait for each other.
 const UPDATE_PLACES: usize = 64;
@@ -160,7 +160,7 @@ async fn at_the_door(State(app): State<Arc<App>>, mut request: Request, next: Ne
     let peer = request.extensions().get().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(address)| *address);
     let told_from = if app.guard.proxied { forwarded_for(request.headers()).unwrap_or(peer) } else { peer };
     let mut response = match let_in(&app, &mut request, peer) {
-        Ok(()) => or_internal(next.run(request)).await,
+        Ok(()) => told_if_purged(&app, or_internal(next.run(request)).await).await,
         Err(rejection) => {
             body::drain(request, &app.limits).await;
             rejection.into_response()
@@ -176,6 +176,14 @@ async fn at_the_door(State(app): State<Arc<App>>, mut request: Request, next: Ne
     headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     response
+}
+
+/// Whatever is asked of a session that is known to have been deleted, with a key or without, is answered alike.
+async fn told_if_purged(app: &App, response: Response) -> Response {
+    match response.extensions().get() {
+        Some(Absent(session)) => Rejection::from(app.engine.absent(*session).await).into_response(),
+        None => response,
+    }
 }
 
 /// A panic ends one request; the daemon goes on. The panic's own words go to the daemon's standard error.

@@ -176,8 +176,13 @@ impl Rig {
         within("the engine stops", self.engine.shutdown()).await;
     }
 
-    pub async fn restart(&mut self) {
+    /// A start of which nothing is waited for.
+    pub async fn start_again(&mut self) {
         self.engine = self.parts.start().await;
+    }
+
+    pub async fn restart(&mut self) {
+        self.start_again().await;
         let engine = self.engine.clone();
         within("the engine is ready", async {
             while !engine.is_ready() {

@@ -23,6 +23,7 @@ use crate::{
     limits::{self, Limits},
     lookup,
     permit::{self, Answers, Permit, Seated},
+    standby::while_starting,
     talk::{self, NewTalk, Sent, TEXT_BYTES_MAX},
     terminal::{self, Lines, Output},
 };
@@ -88,7 +89,7 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
     let is_seated = context.output == Output::Text && terminal::is_interactive();
     let answers = Answers::of(arguments.approve, if is_seated { Seated::Person } else { Seated::Nobody })?;
     let client = daemon::connect(context).await?;
-    let way = Way::waiting(daemon::finder(context));
+    let way = Way::restarting(context);
     let (session, seq) = match &arguments.session {
         Some(given) => known_session(&client, given).await?,
         None => {
@@ -96,14 +97,15 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
             let approval = permit::policy(arguments.approve, answers);
             let model = arguments.model.clone();
             let new = NewTalk { workspace: &workspace, model, approval, output_schema, budgets };
-            (talk::begin(&client, &way, &new, &text).await?, 0)
+            (while_starting(context, talk::begin(&client, &way, &new, &text)).await?, 0)
         }
     };
     let mut stream = client.events(&session, Until::Forever).after(seq.to_string()).finding(way.find.clone());
     let mut interrupts = signal(SignalKind::interrupt())?;
     let mut parts = vec![Part::text(text)];
-    parts.extend(attach::parts(&client, &way, &session, attached).await?);
-    let sent = talk::send(&client, &way, &session, parts, &mut interrupts).await?;
+    parts.extend(while_starting(context, attach::parts(&client, &way, &session, attached)).await?);
+    let sending = talk::send(&client, &way, &session, parts, &mut interrupts);
+    let sent = while_starting(context, sending).await?;
     let Sent::Taken { turn, interrupted, message } = sent else { return Ok(Exit::Interrupted) };
     let deadline = arguments.timeout.map(Duration::from_secs);
     let mut lines = if let Answers::Person = answers { Some(Lines::of_terminal()?) } else { None };

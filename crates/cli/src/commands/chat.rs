@@ -420,7 +420,8 @@ impl Chat<'_> {
     fn go_on_after(&mut self, done: anyhow::Result<()>) -> anyhow::Result<Next> {
         match done {
             Err(error) if exit::is_passing(&error) => {
-                self.last = exit::report(&error, self.context.output);
+                let session = self.open.as_ref().map_or("SESSION", |open| &open.session);
+                self.last = exit::report_in_chat(&error, self.context.output, session);
                 Ok(Next::GoOn)
             }
             done => done.map(|()| Next::GoOn),

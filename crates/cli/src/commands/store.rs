@@ -22,6 +22,7 @@ use crate::{
     data::{self, Need},
     exit::{Exit, Problem},
     remote::Files,
+    span,
     standing::{self, FileStanding},
     terminal::{self, Output},
 };
@@ -252,17 +253,7 @@ fn now() -> Timestamp {
 /// An age as people write it: `90s`, `15m`, `12h`, `30d`, `8w`.
 fn age(given: &str) -> Result<Duration, String> {
     let wrong = || format!("'{given}' is no age: write 90s, 15m, 12h, 30d or 8w");
-    let unit = given.chars().last().ok_or_else(wrong)?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 60 * 60,
-        'd' => 24 * 60 * 60,
-        'w' => 7 * 24 * 60 * 60,
-        _ => return Err(wrong()),
-    };
-    let count: u64 = given[..given.len() - 1].parse().map_err(|_| wrong())?;
-    count.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
+    span::read(given).map(Duration::from_millis).ok_or_else(wrong)
 }
 
 fn size(bytes: u64) -> String {

@@ -182,31 +182,35 @@ fn a_text_with_control_characters_gets_a_plain_title() {
 }
 
 #[tokio::test]
-async fn ask_goes_on_when_the_daemon_is_killed_and_started_again() {
+async fn a_daemon_that_is_killed_is_started_again_and_ask_goes_on() {
     let folder = Folder::new();
-    let mut daemon = Daemon::start(folder.data()).await;
+    folder.tenure(&["sessions"]).exits(0);
+    let killed = folder.daemon_pid().expect("it runs");
     let gate = folder.path().join("gate");
     let model = folder.script(&json!({
         "name": "gated",
         "steps": [{"do": [{"text": "First half, "}, {"wait_for": gate}, {"text": "second half."}]}],
     }));
     let mut command = folder.command(&["ask", "--model", &model, "--json", "go"]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let session = first_session(&daemon).await;
-    let watcher = Watcher::start(&daemon, &session);
-    watcher.wait_for_type("model_output_delta").await;
-    daemon.kill9();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut shown = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines: Vec<String> = vec![];
+    while !lines.iter().any(|line| line.contains("model_output_delta")) {
+        lines.push(shown.next().unwrap());
+    }
+    signal(killed, Signal::KILL);
     std::fs::write(&gate, "").unwrap();
-    daemon.restart().await;
+    lines.extend(shown);
     let ran = Ran::of(child.wait_with_output().unwrap()).exits(0);
-    let lines = ran.json_lines();
+    assert!(ran.stderr.contains("The daemon is gone; started another one: process "), "{ran:?}");
+    assert_ne!(folder.daemon_pid(), Some(killed));
+    let lines: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.last().unwrap()["text"], "First half, second half.");
     let seen: Vec<&Value> = lines.iter().filter(|line| line.get("seq").is_some()).collect();
     let places: Vec<(u64, u64)> =
         seen.iter().map(|line| (line["seq"].as_u64().unwrap(), line["pos"].as_u64().unwrap_or(0))).collect();
     assert!(places.is_sorted_by(|a, b| a < b), "{places:?}");
     assert!(seen.iter().any(|line| line["type"] == "model_attempt_failed"), "{seen:?}");
-    watcher.assert_whole();
 }
 
 /// The first session that there will be.

@@ -283,6 +283,18 @@ async fn a_file_that_is_written_whole_is_shown_against_the_one_on_disk() {
 }
 
 #[tokio::test]
+async fn a_model_that_cannot_be_is_refused_before_there_is_a_session() {
+    let folder = Folder::new();
+    let (mut screen, mut child) = chat(&folder, &[]);
+    screen.until(PROMPT);
+    screen.types("/model nobody/nothing\r");
+    screen.until("unknown_model");
+    screen.until(PROMPT);
+    screen.types("/exit\r");
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
+}
+
+#[tokio::test]
 async fn a_daemon_that_is_gone_is_started_again_and_the_conversation_goes_on() {
     let folder = Folder::new();
     let call = json!({"call": {"name": "shell", "input": {"command": "touch ran"}}});

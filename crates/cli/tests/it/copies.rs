@@ -87,5 +87,5 @@ fn a_session_is_deleted_for_good_only_when_that_is_meant() {
     assert!(ran.stderr.contains("--yes"), "nobody can be asked here: {ran:?}");
     folder.tenure(&["session", "purge", &session, "--yes"]).exits(0);
     let ran = folder.tenure(&["session", "show", &session, "--json"]).exits(4);
-    assert_eq!(ran.error()["code"], "unknown_session");
+    assert_eq!(ran.error()["code"], "session_purged");
 }

@@ -7,6 +7,12 @@ fn run(arguments: &[&str]) -> Ran {
 }
 
 #[test]
+fn the_usage_names_nothing_that_the_environment_gives() {
+    let ran = Ran::of(tenure().args(["session", "show"]).env("TENURE_DATA", "/nowhere").output().unwrap()).exits(2);
+    assert!(ran.stderr.contains("Usage: tenure session show [OPTIONS] <SESSION>\n"), "{}", ran.stderr);
+}
+
+#[test]
 fn help_names_every_command_with_examples_and_exit_codes() {
     let help = run(&["--help"]).exits(0).stdout;
     for word in [

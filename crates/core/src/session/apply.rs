@@ -231,9 +231,8 @@ impl Session {
     /// Time counts while the turn is active: not while it waits for a person, and not while the daemon was away.
     fn count_time(&mut self, event: &Event) {
         if let Some(turn) = &mut self.turn {
-            if turn.phase == Phase::Going && turn.status() == TurnStatus::Running && !is_cut(&event.body) {
-                let passed = u64::try_from(event.ts.since(turn.clock).as_millis()).unwrap_or(u64::MAX);
-                turn.spent.active_ms = turn.spent.active_ms.saturating_add(passed);
+            if !is_cut(&event.body) {
+                turn.spent.active_ms = turn.active_ms_at(event.ts);
             }
             turn.clock = event.ts.max(turn.clock);
         }
@@ -384,7 +383,8 @@ impl Session {
 impl Attempts {
     fn count(&mut self, reason: &Fault, retry_at: Option<Timestamp>, at: Timestamp) {
         self.not_before = retry_at;
-        if reason.kind != FaultKind::Interrupted {
+        // One that was stopped by us tells nothing of the model.
+        if !matches!(reason.kind, FaultKind::Interrupted | FaultKind::Canceled) {
             self.failed += 1;
             self.reached |= reason.kind != FaultKind::NoServer;
             self.first_failed_at.get_or_insert(at);
@@ -553,6 +553,7 @@ impl Turn {
     }
 
     fn interrupt(&mut self, cut: &TurnInterrupted) {
+        self.spent.active_ms = self.spent.active_ms.saturating_add(cut.active_ms);
         self.phase = Phase::Interrupted;
         for classed in &cut.calls {
             self.with_call(classed.tool_call_id, |call| {

@@ -19,6 +19,8 @@ mod fork;
 mod recover;
 mod work;
 
+use work::Gone;
+
 pub use damaged::{LOG_DAMAGED, fail_damaged};
 pub use fork::fork;
 
@@ -71,12 +73,13 @@ impl Session {
                 self.model_failed((turn, step, attempt), fault, partial, moment)
             }
             Input::ToolPrepared { turn, call, intent } => self.tool_prepared(turn, call, intent, moment),
-            Input::ToolDone { turn, call, run, result, duration_ms } => {
-                self.tool_done(turn, call, run, result, duration_ms, moment)
+            Input::ToolDone { turn, call, run, outcome, result, duration_ms } => {
+                self.tool_done((turn, call, run), outcome, result, duration_ms, moment)
             }
+            Input::TimeUp { turn } => self.time_up(turn, moment),
             Input::Woke { call } => self.approval_expired(call, moment),
-            Input::WorkGone { turn, left, cut } => self.work_gone(turn, left, cut, moment),
-            Input::Recover { classes, partial } => Ok(self.recover(&classes, partial, moment)),
+            Input::WorkGone { turn, left, took, cut } => self.work_gone(turn, Gone { left, took, cut }, moment),
+            Input::Recover { classes, partial, seen } => Ok(self.recover(&classes, partial, seen, moment)),
             Input::Expire { idle_ms } => self.expire(idle_ms, moment),
         }
     }

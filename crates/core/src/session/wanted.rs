@@ -32,6 +32,11 @@ pub enum Effect {
         call: CallId,
         run: u32,
     },
+    /// Ends what the turn does when it has used up its time, and tells.
+    TimeUp {
+        turn: TurnId,
+        at: Timestamp,
+    },
     /// Tells when the time has come at which an approval expires.
     Wake {
         call: CallId,
@@ -49,7 +54,9 @@ impl Session {
         if self.life != Life::Open {
             return Vec::new();
         }
-        let mut wanted = self.turn.as_ref().map(|turn| self.wanted_by(turn)).unwrap_or_default();
+        let time_up = |turn| self.time_up_at(turn).map(|at| Effect::TimeUp { turn: turn.id, at });
+        let mut wanted: Vec<Effect> = self.turn.iter().filter_map(time_up).collect();
+        wanted.extend(self.turn.iter().flat_map(|turn| self.wanted_by(turn)));
         wanted.extend(self.compacting().map(|compaction| Effect::Compact {
             attempt: compaction.attempts.made + 1,
             not_before: compaction.attempts.not_before,
@@ -71,6 +78,12 @@ impl Session {
             }],
             Phase::Going => running_calls(turn).chain(approvals(turn)).chain(self.preparations(turn)).collect(),
         }
+    }
+
+    /// When the turn's time is used up, if it passes: not while it waits for people.
+    pub(super) fn time_up_at(&self, turn: &Turn) -> Option<Timestamp> {
+        let limit = self.budgets.max_duration_ms.filter(|_| turn.is_active())?;
+        Some(turn.clock.plus_ms(limit.saturating_sub(turn.spent.active_ms)))
     }
 
     fn preparations<'a>(&'a self, turn: &'a Turn) -> impl Iterator<Item = Effect> + 'a {

@@ -2,7 +2,7 @@
 
 use tenure_core::{
     budget::Budgets,
-    command::Partial,
+    command::{Input, Partial},
     event::Body,
     model::{Fault, FaultKind, Usage},
 };
@@ -117,6 +117,63 @@ fn a_breach_pauses_the_turn() {
             Partial { usage: Usage { output_tokens: 12, ..Default::default() }, ..Default::default() },
         ))
         .then(&["model_attempt_failed 1.1 server retry +500", "budget_reached tokens 12 of 10"], &[]);
+}
+
+#[test]
+fn time_ends_what_runs() {
+    case("it is watched while the turn is active")
+        .budgets(time(100))
+        .given([wait(7)])
+        .when(say("hi"))
+        .then(&["message_added m1 t1", "turn_started t1 m1"], &["TimeUp +100", "CallModel 1.1"]);
+    case("what was used before counts")
+        .budgets(time(100))
+        .given([say("hi"), wait(40)])
+        .when(asks([read("r1")]))
+        .then(&["model_output_completed 1.1 r1", "tool_call_started r1 run 1"], &["TimeUp +60", "RunTool r1 run 1"]);
+    case("not while a person is asked")
+        .budgets(time(100))
+        .given([say("hi"), wait(40)])
+        .when(asks([shell("s1", "ls")]))
+        .then(&["model_output_completed 1.1 s1", "approval_requested s1"], &[]);
+    case("not before its time").budgets(time(100)).given([say("hi"), wait(99)]).when(time_up()).refused("stale");
+    case("nothing ran")
+        .budgets(time(100))
+        .given([say("hi"), wait(110)])
+        .when(time_up())
+        .then(&["budget_reached duration 110 of 100"], &[])
+        .status("active", "t1 waiting_budget");
+    let stopped = || fault_with(Fault::new(FaultKind::Canceled, "the time is up"), Partial::default());
+    case("a model call")
+        .budgets(time(100))
+        .given([say("hi"), wait(100)])
+        .when(stopped())
+        .then(&["model_attempt_failed 1.1 canceled", "budget_reached duration 100 of 100"], &[]);
+    case("another attempt follows when there is more")
+        .budgets(time(100))
+        .given([say("hi"), wait(100), stopped()])
+        .when(raise(time(150)))
+        .then(&["budget_raised"], &["TimeUp +50", "CallModel 1.2"]);
+    case("a tool call")
+        .budgets(time(100))
+        .given([say("hi"), asks([read("r1")]), wait(100)])
+        .when(cut("r1"))
+        .then(&["tool_call_completed r1 canceled failed", "budget_reached duration 100 of 100"], &[]);
+    case("calls beside each other")
+        .budgets(time(100))
+        .given([say("hi"), asks([read("r1"), read("r2"), write("w1")]), wait(100)])
+        .when(cut("r1"))
+        .then(&["tool_call_completed r1 canceled failed"], &["TimeUp +0", "RunTool r2 run 1"]);
+}
+
+#[test]
+fn what_a_crash_cut_counts_as_far_as_it_was_seen() {
+    let mut world = case("seen").given([say("hi")]).when(wait(500)).world;
+    let seen = world.now();
+    world.now_ms += 100_000;
+    world.tell(Input::Recover { classes: vec![], partial: Partial::default(), seen: Some(seen) }).unwrap();
+    assert_eq!(world.session.spent().active_ms, 500);
+    assert_eq!(world.session.turn.as_ref().unwrap().clock, world.now());
 }
 
 #[test]

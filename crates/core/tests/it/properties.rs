@@ -11,7 +11,7 @@ use tenure_core::{
     model::{Fault, FaultKind, StopReason, Usage},
     policy::{Policy, Resume, Rule, RuleAction, Scope},
     session::{CallState, Effect, Life, Phase},
-    tool::{CallClass, Intent, ToolCall, ToolKind, ToolResult, VerifyPlan, VerifySource},
+    tool::{CallClass, Intent, Outcome, ToolCall, ToolKind, ToolResult, VerifyPlan, VerifySource},
 };
 
 use crate::{
@@ -326,7 +326,11 @@ impl Play {
             }
             Effect::RunTool { turn, call, run } => {
                 let result = if how.is_multiple_of(3) { ToolResult::failed("no") } else { ToolResult::ok("yes") };
-                Input::ToolDone { turn, call, run, result, duration_ms: 1 }
+                Input::ToolDone { turn, call, run, outcome: Outcome::Finished, result, duration_ms: 1 }
+            }
+            Effect::TimeUp { turn, at } => {
+                self.world.now_ms = self.world.now_ms.max(at.ms());
+                self.cut(how).unwrap_or(Input::TimeUp { turn })
             }
             Effect::Wake { call, at } => {
                 self.world.now_ms = self.world.now_ms.max(at.ms());
@@ -337,11 +341,29 @@ impl Play {
                 let open = self.world.session.turn.as_ref().expect("a turn is open");
                 let idle = open.calls.iter().all(|call| call.is_done());
                 let cut = (idle && how.is_multiple_of(2)).then(Partial::default);
-                Input::WorkGone { turn, left, cut }
+                Input::WorkGone { turn, left, took: vec![], cut }
             }
         };
         self.world.now_ms += u64::from(how % 16);
         assert!(self.tell(input), "what was wanted is taken");
+    }
+
+    /// What runs when the time is up tells its end first.
+    fn cut(&self, how: u8) -> Option<Input> {
+        let open = self.world.session.turn.as_ref().expect("a turn is open");
+        let turn = open.id;
+        let fault = Fault::new(FaultKind::Canceled, "the time is up");
+        self.world.session.wanted().into_iter().find_map(|effect| match effect {
+            Effect::RunTool { call, run, .. } => {
+                let (outcome, result) = (Outcome::Canceled, ToolResult::failed("stopped"));
+                Some(Input::ToolDone { turn, call, run, outcome, result, duration_ms: 1 })
+            }
+            Effect::CallModel { step, attempt, .. } if how.is_multiple_of(2) => {
+                let (fault, partial) = (fault.clone(), Partial::default());
+                Some(Input::ModelFailed { turn, step, attempt, fault, partial })
+            }
+            _ => None,
+        })
     }
 
     /// A summary of some of what the context holds.
@@ -402,7 +424,10 @@ impl Play {
                 fault: Fault::new(FaultKind::Server, "late"),
                 partial: Partial::default(),
             },
-            1 => Input::ToolDone { turn, call, run: 99, result: ToolResult::ok("late"), duration_ms: 0 },
+            1 => {
+                let (outcome, result) = (Outcome::Finished, ToolResult::ok("late"));
+                Input::ToolDone { turn, call, run: 99, outcome, result, duration_ms: 0 }
+            }
             2 => Input::ToolPrepared {
                 turn: tenure_core::ids::TurnId::new(turn.ulid().increment().unwrap()),
                 call,
@@ -419,7 +444,10 @@ impl Play {
             |class: &u8| [CallClass::NotStarted, CallClass::Finished, CallClass::Unknown][usize::from(*class % 3)];
         let classes = calls.map(|call| call.call.id).zip(classes.iter().map(class)).collect();
         let partial = Partial { text: "half".into(), ..Default::default() };
-        assert!(self.tell(Input::Recover { classes, partial }), "a recovery is never refused");
+        assert!(
+            self.tell(Input::Recover { classes, partial, seen: Some(self.world.now()) }),
+            "a recovery is never refused"
+        );
     }
 
     /// Everything is answered well until nothing is open. The number of answers is bounded.

@@ -142,6 +142,7 @@ impl World {
             }
             Effect::PrepareTool { call, .. } => format!("PrepareTool {}", call_name(*call)),
             Effect::RunTool { call, run, .. } => format!("RunTool {} run {run}", call_name(*call)),
+            Effect::TimeUp { at, .. } => format!("TimeUp {}", after(self.now(), *at)),
             Effect::Wake { call, at } => format!("Wake {} {}", call_name(*call), after(self.now(), *at)),
             Effect::ReportGone { turn } => format!("ReportGone {}", self.show_turn(*turn)),
         }

@@ -9,7 +9,7 @@ use tenure_core::{
     message::{Delivery, Part, Role},
     model::{Fault, FaultKind, MicroUsd, StopReason, Usage},
     policy::{Policy, Scope},
-    tool::{CallClass, FileChange, Intent, ToolCall, ToolKind, ToolResult, VerifyPlan, VerifySource},
+    tool::{CallClass, FileChange, Intent, Outcome, ToolCall, ToolKind, ToolResult, VerifyPlan, VerifySource},
 };
 
 use crate::world::{World, call_id};
@@ -204,12 +204,26 @@ pub fn unprepared(name: &'static str) -> Step {
 }
 
 fn tool_done(name: &'static str, result: ToolResult) -> Step {
+    ended(name, Outcome::Finished, result)
+}
+
+/// The turn's time is up, and nothing of it runs.
+pub fn time_up() -> Step {
+    tell(|world| Input::TimeUp { turn: world.open_turn() })
+}
+
+fn ended(name: &'static str, outcome: Outcome, result: ToolResult) -> Step {
     tell(move |world| {
         let turn = world.session.turn.as_ref().expect("a turn is open");
         let call = world.call(name);
         let run = turn.call(call).map_or(1, |call| call.runs);
-        Input::ToolDone { turn: turn.id, call, run, result: result.clone(), duration_ms: 3 }
+        Input::ToolDone { turn: turn.id, call, run, outcome, result: result.clone(), duration_ms: 3 }
     })
+}
+
+/// It was stopped because the turn's time was up.
+pub fn cut(name: &'static str) -> Step {
+    ended(name, Outcome::Canceled, ToolResult::failed(format!("{name} was stopped")))
 }
 
 pub fn done(name: &'static str) -> Step {
@@ -225,6 +239,7 @@ pub fn late_done(turn: &'static str, name: &'static str, run: u32) -> Step {
         turn: world.turn(turn),
         call: world.call(name),
         run,
+        outcome: Outcome::Finished,
         result: ToolResult::ok("late"),
         duration_ms: 3,
     })
@@ -288,7 +303,10 @@ pub fn gone() -> Step {
 
 pub fn gone_with(left: &[&str], cut: Option<Partial>) -> Step {
     let left: Vec<String> = left.iter().map(|left| (*left).to_owned()).collect();
-    tell(move |world| Input::WorkGone { turn: world.open_turn(), left: left.clone(), cut: cut.clone() })
+    tell(move |world| {
+        let (turn, left, cut) = (world.open_turn(), left.clone(), cut.clone());
+        Input::WorkGone { turn, left, took: Vec::new(), cut }
+    })
 }
 
 /// The daemon died and is back.
@@ -299,7 +317,7 @@ pub fn crash() -> Step {
 pub fn crash_with<const N: usize>(classes: [(&'static str, CallClass); N], text: &'static str) -> Step {
     tell(move |world| {
         let classes = classes.iter().map(|(name, class)| (world.call(name), *class)).collect();
-        Input::Recover { classes, partial: partial(text) }
+        Input::Recover { classes, partial: partial(text), seen: None }
     })
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use tenure_core::{
+    budget::Budgets,
     command::{Input, Refusal},
     event::{Actor, Event, SessionCreated},
     ids::{CallId, MessageId, SessionId, TurnId},
@@ -25,10 +26,12 @@ pub struct World {
 }
 
 /// A plain session: runs messages at once, default policy and budgets.
+/// Its turns have all the time they need: what watches over that would be wanted everywhere.
 pub fn plain() -> SessionCreated {
     let settings =
         Settings { workspace_path: "/w".into(), auto_run: true, model: "model".into(), ..Default::default() };
-    SessionCreated { settings, policy: Default::default(), budgets: Default::default() }
+    let budgets = Budgets { max_duration_ms: None, ..Budgets::default() };
+    SessionCreated { settings, policy: Default::default(), budgets }
 }
 
 impl World {

@@ -127,6 +127,7 @@ impl Warm {
             // Another turn's streams begin at nothing, and its work is its own.
             self.shown.clear();
             self.left.clear();
+            self.took.clear();
             self.cut_model = None;
             self.bill = None;
             self.stopping_since = None;

@@ -14,16 +14,20 @@ use tenure_core::{
     context::{ModelRequest, Purpose, RequestMeta, Transcript},
     event::{CompactTrigger, ContextSeeded, SeedSource},
     ids::{CallId, TurnId},
+    message::Part,
     model::{Fault, FaultKind, MicroUsd, Usage},
     redact::marks_in,
     session::{CallState, Effect},
-    tool::{Intent, ToolResult},
+    tool::{Intent, Outcome, ToolResult},
 };
 use tenure_models::Model;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{Done, NEWS_MAX, News, Shower, Warm};
+use super::{
+    Brake, Done, NEWS_MAX, News, Shower, Warm,
+    brake::{TIME_UP, time_up_fault},
+};
 use crate::{
     Error, Reading,
     compact::{Compacting, Plan, Room},
@@ -51,9 +55,9 @@ impl Warm {
                 return;
             }
             let wanted = self.state.wanted();
-            for (effect, token) in &self.running {
+            for (effect, brake) in &self.running {
                 if !wanted.contains(effect) {
-                    token.cancel();
+                    brake.token.cancel();
                 }
             }
             self.wake = None;
@@ -77,11 +81,16 @@ impl Warm {
         let now = self.shared.parts.clock.now();
         match effect {
             Effect::CallModel { not_before: Some(at), .. } if at > now => self.wake_by(at),
-            Effect::Compact { not_before: Some(at), .. } | Effect::Wake { at, .. } if at > now => self.wake_by(at),
+            Effect::Compact { not_before: Some(at), .. } | Effect::Wake { at, .. } | Effect::TimeUp { at, .. }
+                if at > now =>
+            {
+                self.wake_by(at)
+            }
             Effect::Compact { attempt, .. } => self.start_compaction(effect, attempt).await,
             Effect::CallModel { turn, step, attempt, .. } => self.start_model(effect, turn, step, attempt).await,
             Effect::PrepareTool { turn, call } => self.start_tool(effect, turn, call, None),
             Effect::RunTool { turn, call, run } => self.start_tool(effect, turn, call, Some(run)),
+            Effect::TimeUp { turn, .. } => self.time_up(turn).await,
             Effect::Wake { call, .. } => self.tell(Input::Woke { call }).await,
             Effect::ReportGone { turn } => self.report_gone(turn).await,
         }
@@ -103,6 +112,15 @@ impl Warm {
         self.state.seq != before
     }
 
+    /// What runs tells its end, and that ends the step; where nothing runs it ends here.
+    async fn time_up(&mut self, turn: TurnId) -> bool {
+        let of_turn = self.running.iter().filter(|(effect, _)| turn_of(effect) == Some(turn));
+        match of_turn.map(|(_, brake)| brake.time_up()).count() {
+            0 => self.tell(Input::TimeUp { turn }).await,
+            _ => false,
+        }
+    }
+
     async fn report_gone(&mut self, turn: TurnId) -> bool {
         let since = *self.stopping_since.get_or_insert_with(Instant::now);
         let stuck: Vec<Effect> = self.running.keys().copied().filter(|effect| turn_of(effect) == Some(turn)).collect();
@@ -118,7 +136,9 @@ impl Warm {
                 Partial { text, thinking, ..cut.clone() }
             }),
         };
-        self.tell(Input::WorkGone { turn, left, cut }).await
+        let mut took = self.took.clone();
+        took.extend(self.running.iter().filter_map(|(effect, brake)| Some((call_of(effect)?, brake.ran_ms()))));
+        self.tell(Input::WorkGone { turn, left, took, cut }).await
     }
 
     /// What a request costs whose count was never told: nothing with a free model, else nobody knows.
@@ -134,9 +154,11 @@ impl Warm {
                 let known = self.state.turn.as_ref().and_then(|turn| turn.call(*call));
                 format!("{} ({call})", known.map_or("a tool", |known| known.call.name.as_str()))
             }
-            Effect::CallModel { .. } | Effect::Compact { .. } | Effect::Wake { .. } | Effect::ReportGone { .. } => {
-                "a model call".to_owned()
-            }
+            Effect::CallModel { .. }
+            | Effect::Compact { .. }
+            | Effect::TimeUp { .. }
+            | Effect::Wake { .. }
+            | Effect::ReportGone { .. } => "a model call".to_owned(),
         }
     }
 
@@ -155,14 +177,16 @@ impl Warm {
                 if self.measure(turn, &call).await || self.disk_retry_at().is_some() {
                     return true;
                 }
-                self.running.insert(effect, token.clone());
-                let bill = call.bill.clone();
+                let (brake, bill) = (self.brake(effect, token.clone()), call.bill.clone());
                 self.bill = Some(bill.clone());
-                self.run_beside(effect, token.clone(), async move {
+                self.run_beside(effect, &brake.clone(), async move {
                     let input = tokio::select! {
                         biased;
                         outcome = call.run() => Some(model_input(turn, step, attempt, outcome, &bill)),
-                        () = token.cancelled() => None,
+                        () = token.cancelled() => brake.is_time_up().then(|| {
+                            let (fault, partial) = (time_up_fault(), bill.so_far());
+                            Input::ModelFailed { turn, step, attempt, fault, partial }
+                        }),
                     };
                     (input, Vec::new())
                 });
@@ -266,9 +290,9 @@ impl Warm {
         match self.compacting(attempt).await {
             Ok(work) => {
                 let token = self.shared.stop.child_token();
-                self.running.insert(effect, token.clone());
+                let brake = self.brake(effect, token.clone());
                 self.summary_bill = Some(work.bill.clone());
-                self.run_beside(effect, token.clone(), async move {
+                self.run_beside(effect, &brake.clone(), async move {
                     let input = tokio::select! {
                         biased;
                         input = work.run() => Some(input),
@@ -347,9 +371,9 @@ impl Warm {
             CallState::Started { intent } => intent,
             _ => Intent::default(),
         };
-        self.running.insert(effect, token.clone());
+        let brake = self.brake(effect, token.clone());
         match run {
-            None => self.run_beside(effect, token.clone(), async move {
+            None => self.run_beside(effect, &brake.clone(), async move {
                 // Nothing outside was changed yet, so it can be left where it stands.
                 let input = tokio::select! {
                     biased;
@@ -359,18 +383,30 @@ impl Warm {
                 (input, Vec::new())
             }),
             Some(run) => {
-                let begun = Instant::now();
-                self.run_beside(effect, token.clone(), async move {
-                    let invoked = tool.run(intent).await;
-                    let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+                self.run_beside(effect, &brake.clone(), async move {
+                    let mut invoked = tool.run(intent).await;
                     // A call that was stopped has no result of its own; one that came to its end in that instant has.
                     let stopped = token.is_cancelled() && !invoked.result.ok;
-                    let done = Input::ToolDone { turn, call: id, run, result: invoked.result, duration_ms };
-                    ((!stopped).then_some(done), invoked.left)
+                    let outcome = if stopped { Outcome::Canceled } else { Outcome::Finished };
+                    if stopped && brake.is_time_up() {
+                        let why = format!("stopped: {TIME_UP}; it may have taken effect in part");
+                        invoked.result.parts.push(Part::text(why.clone()));
+                        invoked.result.error = Some(why);
+                    }
+                    let (result, duration_ms) = (invoked.result, brake.ran_ms());
+                    let done = Input::ToolDone { turn, call: id, run, outcome, result, duration_ms };
+                    ((!stopped || brake.is_time_up()).then_some(done), invoked.left)
                 });
             }
         }
         false
+    }
+
+    /// The effect counts as running from now on.
+    fn brake(&mut self, effect: Effect, token: CancellationToken) -> Brake {
+        let brake = Brake::new(token);
+        self.running.insert(effect, brake.clone());
+        brake
     }
 
     fn news_sender(&mut self) -> mpsc::Sender<News> {
@@ -381,13 +417,13 @@ impl Warm {
     fn run_beside(
         &mut self,
         effect: Effect,
-        token: CancellationToken,
+        brake: &Brake,
         work: impl Future<Output = (Option<Input>, Vec<String>)> + Send + 'static,
     ) {
-        let news = self.news_sender();
+        let (news, brake) = (self.news_sender(), brake.clone());
         // A stop of the daemon waits for the session, and the session for its work, but not for ever.
         tokio::spawn(async move {
-            let (input, left) = match token.is_cancelled() {
+            let (input, left) = match brake.token.is_cancelled() && !brake.is_time_up() {
                 // It was stopped before it could begin: whoever was told so may rely on it.
                 true => (None, Vec::new()),
                 false => match AssertUnwindSafe(work).catch_unwind().await {
@@ -407,13 +443,16 @@ impl Warm {
         {
             return Err((News::Done(Box::new(Done { effect, input: Some(input.clone()), left })), error));
         }
-        self.running.remove(&effect);
+        let brake = self.running.remove(&effect);
         if input.is_some() && matches!(effect, Effect::Compact { .. }) {
             // It was told.
             self.summary_bill = None;
         }
         if turn_of(&effect) == self.state.turn.as_ref().map(|turn| turn.id) {
             self.left.extend(left);
+            if let (None, Some(call), Some(brake)) = (&input, call_of(&effect), brake) {
+                self.took.push((call, brake.ran_ms()));
+            }
             if input.is_none() && matches!(effect, Effect::CallModel { .. }) {
                 let cut = self.bill.as_ref().map(Bill::so_far).unwrap_or_default();
                 self.cut_model.get_or_insert(cut);
@@ -461,8 +500,17 @@ fn turn_of(effect: &Effect) -> Option<TurnId> {
         Effect::CallModel { turn, .. }
         | Effect::PrepareTool { turn, .. }
         | Effect::RunTool { turn, .. }
+        | Effect::TimeUp { turn, .. }
         | Effect::ReportGone { turn } => Some(*turn),
         Effect::Compact { .. } | Effect::Wake { .. } => None,
+    }
+}
+
+/// The call that runs.
+fn call_of(effect: &Effect) -> Option<CallId> {
+    match effect {
+        Effect::RunTool { call, .. } => Some(*call),
+        _ => None,
     }
 }
 
@@ -483,12 +531,13 @@ fn broken(effect: Effect) -> Option<Input> {
         }
         Effect::PrepareTool { turn, call } => Some(Input::ToolPrepared { turn, call, intent: Err(why.into()) }),
         Effect::RunTool { turn, call, run } => {
-            Some(Input::ToolDone { turn, call, run, result: ToolResult::failed(why), duration_ms: 0 })
+            let (outcome, result) = (Outcome::Finished, ToolResult::failed(why));
+            Some(Input::ToolDone { turn, call, run, outcome, result, duration_ms: 0 })
         }
         Effect::Compact { attempt, .. } => {
             let fault = Fault::new(FaultKind::Malformed, why);
             Some(Input::CompactFailed { attempt, fault, partial: Partial::default() })
         }
-        Effect::Wake { .. } | Effect::ReportGone { .. } => None,
+        Effect::TimeUp { .. } | Effect::Wake { .. } | Effect::ReportGone { .. } => None,
     }
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use tenure_core::{
     event::{Body, Event},
     ids::TurnId,
+    session::Session,
 };
 use tenure_store::{ROW_TITLE_CHARS_MAX, Row};
 use tokio::time::Instant;
@@ -80,18 +81,7 @@ impl Warm {
         if same {
             return;
         }
-        let row = Row {
-            id: state.id,
-            created_at: state.created_at,
-            updated_at: state.updated_at,
-            status: state.status().into(),
-            workspace_path: state.settings.workspace_path.as_str().into(),
-            title: state.settings.title.as_deref().map(|title| cut_title(title).into()),
-            last_turn_id: state.last_turn_id,
-            role: state.settings.role.as_deref().map(Into::into),
-            labels: state.settings.labels.iter().map(|label| label.as_str().into()).collect(),
-            spent: state.spent(),
-        };
+        let row = row_of(state);
         self.row = Some(row.clone());
         self.row_is_busy = self.state.turn.is_some();
         if let Err(error) = self.shared.parts.store.row_put(row).await {
@@ -128,6 +118,22 @@ impl Warm {
             self.records.insert(turn, record.clone());
         }
         Ok(Some(record))
+    }
+}
+
+/// What the listing tells of a session.
+pub(crate) fn row_of(state: &Session) -> Row {
+    Row {
+        id: state.id,
+        created_at: state.created_at,
+        updated_at: state.updated_at,
+        status: state.status().into(),
+        workspace_path: state.settings.workspace_path.as_str().into(),
+        title: state.settings.title.as_deref().map(|title| cut_title(title).into()),
+        last_turn_id: state.last_turn_id,
+        role: state.settings.role.as_deref().map(Into::into),
+        labels: state.settings.labels.iter().map(|label| label.as_str().into()).collect(),
+        spent: state.spent(),
     }
 }
 

@@ -6,6 +6,7 @@ use tenure_core::{
     command::{Input, Partial},
     ids::CallId,
     session::{CallState, Phase, Turn},
+    time::Timestamp,
     tool::{CallClass, ToolKind},
 };
 
@@ -36,10 +37,10 @@ impl Warm {
         let Some(turn) = &state.turn else {
             return match state.queue.is_empty() && state.compaction.is_none() {
                 true => Ok(()),
-                false => self.tell_recovered(Vec::new(), Partial::default()).await,
+                false => self.tell_recovered(Vec::new(), Partial::default(), None).await,
             };
         };
-        let shown = load::shown(&*self.shared.parts.store, self.id, turn).await?;
+        let (shown, seen) = load::shown(&*self.shared.parts.store, self.id, turn).await?;
         self.shown.clear();
         shown.iter().for_each(|delta| self.shown.take(delta));
         if matches!(turn.phase, Phase::Stopping(_)) {
@@ -50,14 +51,19 @@ impl Warm {
             return Ok(());
         }
         let (classes, partial) = (self.classes(turn).await, self.shown.so_far());
-        self.tell_recovered(classes, partial).await?;
+        self.tell_recovered(classes, partial, seen).await?;
         self.shown.clear();
         Ok(())
     }
 
-    async fn tell_recovered(&mut self, classes: Vec<(CallId, CallClass)>, shown: Partial) -> Result<(), Error> {
+    async fn tell_recovered(
+        &mut self,
+        classes: Vec<(CallId, CallClass)>,
+        shown: Partial,
+        seen: Option<Timestamp>,
+    ) -> Result<(), Error> {
         let partial = Partial { cost: self.untold(), ..shown };
-        match self.commit(Input::Recover { classes, partial }).await {
+        match self.commit(Input::Recover { classes, partial, seen }).await {
             Ok(_) | Err(Error::Refused(_)) => Ok(()),
             Err(error) => Err(error),
         }

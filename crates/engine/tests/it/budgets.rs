@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use tenure_core::{
     budget::{BudgetKind, Budgets},
     event::Body,
-    tool::ToolKind,
+    tool::{Outcome, ToolKind},
 };
-use tenure_engine::RecordStatus;
-use tenure_testkit::{Rig, RigSetup, TestTool};
+use tenure_engine::{NewSession, RecordStatus};
+use tenure_testkit::{Rig, RigSetup, TestTool, trusting};
 
 /// Two steps; each takes a second, ten tokens and ten millionths of a dollar.
 fn spending(price: Value) -> RigSetup {
@@ -88,6 +88,80 @@ async fn where_nobody_can_raise_it_the_turn_expires_and_the_next_one_starts() {
         rig.settled(session, next).await;
         rig.sound(session).await;
     }
+}
+
+/// A reply that never ends, or a tool; then a reply that does.
+fn lasting(tool: bool) -> (RigSetup, std::sync::Arc<TestTool>) {
+    let act = TestTool::new("act", ToolKind::Exec).gated().shared();
+    let first = match tool {
+        true => json!({"do": [{"call": {"name": "act", "input": {}}}]}),
+        false => json!({"attempts": [{"do": [{"text": "Half a sen"}, {"stall": true}]}, {"do": [{"text": "whole"}]}]}),
+    };
+    (Rig::steps(json!([first, {"do": [{"text": "whole"}]}])).tool(&act), act)
+}
+
+fn cut_time(attended: bool) -> impl FnOnce(&mut NewSession) {
+    move |new| {
+        trusting(new);
+        new.budgets.max_duration_ms = Some(5_000);
+        new.policy.approval.attended = attended;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_is_stopped_when_the_time_is_up_and_goes_on_when_there_is_more() {
+    for tool in [false, true] {
+        let (setup, act) = lasting(tool);
+        let rig = setup.start().await;
+        let session = rig.create_with(cut_time(true)).await;
+        let turn = rig.say(session, "go").await;
+        let record = rig.settled(session, turn).await;
+        assert_eq!((record.status, record.spent.active_ms), (RecordStatus::WaitingBudget, 5_000), "tool: {tool}");
+        let ends = ["model_attempt_failed", "tool_call_completed"];
+        assert_eq!(
+            rig.types(session).await.iter().rev().take(2).rev().copied().collect::<Vec<_>>(),
+            [ends[usize::from(tool)], "budget_reached"]
+        );
+        rig.update(
+            session,
+            Budgets { max_duration_ms: Some(10_000), ..rig.engine.session(session).await.unwrap().budgets.clone() },
+        )
+        .await
+        .unwrap();
+        let record = rig.settled(session, turn).await;
+        assert_eq!((record.status, record.response.unwrap().text.as_str()), (RecordStatus::Completed, "whole"));
+        assert_eq!(act.runs(), usize::from(tool), "it does not run again");
+        rig.sound(session).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nobody_can_give_more_time_the_turn_expires_when_it_is_up() {
+    for tool in [false, true] {
+        let rig = lasting(tool).0.start().await;
+        let session = rig.create_with(cut_time(false)).await;
+        let turn = rig.say(session, "go").await;
+        let record = rig.settled(session, turn).await;
+        assert_eq!((record.status, record.spent.active_ms), (RecordStatus::Expired, 5_000), "tool: {tool}");
+        rig.sound(session).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_canceled_tells_how_long_it_ran() {
+    let (setup, act) = lasting(true);
+    let rig = setup.start().await;
+    let session = rig.create_with(trusting).await;
+    let turn = rig.say(session, "go").await;
+    act.gate().reached(1).await;
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    rig.cancel(session).await.unwrap();
+    assert_eq!(rig.settled(session, turn).await.spent.active_ms, 3_000);
+    let took = rig.events(session).await.into_iter().find_map(|event| match event.body {
+        Body::ToolCallCompleted(done) => Some((done.outcome, done.duration_ms)),
+        _ => None,
+    });
+    assert_eq!(took, Some((Outcome::Canceled, 3_000)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,10 +10,10 @@ use tenure_core::{
     event::Body,
     model::FaultKind,
     policy::Resume,
-    session::{AUTO_RESUMES_MAX, Phase, Session},
+    session::{AUTO_RESUMES_MAX, Phase, Session, TurnStatus},
     tool::ToolKind,
 };
-use tenure_engine::{Error, RecordStatus};
+use tenure_engine::{Error, RecordStatus, Wanted};
 use tenure_store::MemoryStore;
 use tenure_testkit::{Rig, RigSetup, TestTool, UnwillingStore, trusting};
 
@@ -76,6 +76,26 @@ async fn under_ask_it_waits_for_resume() {
     let again = rig.command(session, Command::Resume { turn_id: turn }).await;
     assert!(matches!(again, Err(Error::Refused(refusal)) if refusal.code == "not_interrupted"));
     rig.sound(session).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_answers_after_a_crash_tell_of_it() {
+    for of_one in [true, false] {
+        let mut rig = cut_once().start().await;
+        let session = rig.create_with(|new| new.policy.recovery.resume = Resume::Ask).await;
+        rig.say(session, "go").await;
+        rig.model_gate().reached(1).await;
+        rig.crash().await;
+        rig.start_again().await;
+        assert!(!rig.engine.is_ready());
+        if of_one {
+            assert!(interrupted(&rig.engine.session(session).await.unwrap()));
+        } else {
+            let found = rig.engine.list(None, 10, &Wanted::default()).await.unwrap();
+            assert_eq!(rig.engine.turns_of(&found.rows).await.unwrap(), [Some(TurnStatus::Interrupted)]);
+        }
+        assert!(rig.engine.is_ready());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -185,7 +185,7 @@ fn compactions_of_every_kind_happen() {
         r#""type":"compaction_failed","actor":{"kind":"system"},"data":{"reason":{"kind":"bad_request""#,
         r#""type":"turn_failed","actor":{"kind":"system"},"data":{"code":"context_overflow""#,
     ];
-    for seed in 0..60 {
+    for seed in 0..200 {
         let mut life = Life::new(seed);
         life.live().expect("a life goes well");
         let story = life.story();

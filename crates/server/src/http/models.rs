@@ -18,15 +18,20 @@ use super::{App, json, problem::Rejection, query::Params, view::word};
 pub(crate) struct Of {
     /// Only those of this provider.
     provider: Option<String>,
+    /// Only the one of this name, if it is listed. A name that no model can have is refused.
+    name: Option<String>,
 }
 
 pub(crate) async fn list(State(app): State<Arc<App>>, Params(of): Params<Of>) -> Result<Response, Rejection> {
     app.limits.text.name("provider", of.provider.as_deref())?;
+    let name = full_name(&app, of.name)?;
     let Listing { models, providers } = app.engine.models().listing().await;
     let is_wanted = |provider: &str| of.provider.as_deref().is_none_or(|wanted| wanted == provider);
+    let is_listed =
+        |listed: &Listed| is_wanted(&listed.provider) && name.as_ref().is_none_or(|name| *name == listed.entry.name);
     let list = ModelList {
         default_model: app.engine.default_model().to_owned(),
-        models: models.into_iter().filter(|model| is_wanted(&model.provider)).map(model).collect(),
+        models: models.into_iter().filter(is_listed).map(model).collect(),
         providers: providers.into_iter().filter(|one| is_wanted(&one.name)).map(provider).collect(),
     };
     Ok(json(StatusCode::OK, &list))

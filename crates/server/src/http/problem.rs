@@ -18,6 +18,10 @@ const DETAIL_CHARS_MAX: usize = 500;
 #[derive(Debug, Clone)]
 pub(crate) struct RefusedFor(pub(crate) String);
 
+/// The session that is not there, beside the answer that tells it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Absent(pub(crate) SessionId);
+
 /// An answer that says no.
 #[derive(Debug)]
 pub(crate) struct Rejection(Box<Inner>);
@@ -26,6 +30,7 @@ pub(crate) struct Rejection(Box<Inner>);
 struct Inner {
     problem: Problem,
     headers: HeaderMap,
+    absent: Option<Absent>,
 }
 
 impl Rejection {
@@ -44,7 +49,7 @@ impl Rejection {
             hint: hint.into(),
             info: Value::Null,
         };
-        Self(Box::new(Inner { problem, headers: HeaderMap::new() }))
+        Self(Box::new(Inner { problem, headers: HeaderMap::new(), absent: None }))
     }
 
     pub(crate) fn bad_request(detail: impl Into<String>, hint: &str) -> Self {
@@ -69,7 +74,7 @@ impl Rejection {
 
     /// A whole HTTP answer, for a connection that gets no further.
     pub(crate) fn as_bytes(&self) -> Vec<u8> {
-        let Inner { problem, headers } = &*self.0;
+        let Inner { problem, headers, .. } = &*self.0;
         let body = serde_json::to_string(problem).unwrap_or_default();
         let mut head = format!("HTTP/1.1 {} {}\r\ncontent-type: {PROBLEM_JSON}\r\n", problem.status, problem.title);
         for (name, value) in headers {
@@ -91,12 +96,15 @@ impl Rejection {
 
 impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
-        let Inner { problem, headers } = *self.0;
+        let Inner { problem, headers, absent } = *self.0;
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         // Text and numbers alone: this cannot fail.
         let body = serde_json::to_vec(&problem).unwrap_or_default();
         let mut response = (status, headers, [(header::CONTENT_TYPE, PROBLEM_JSON)], body).into_response();
         response.extensions_mut().insert(RefusedFor(problem.code));
+        if let Some(absent) = absent {
+            response.extensions_mut().insert(absent);
+        }
         response
     }
 }
@@ -190,7 +198,9 @@ fn status_of(code: &str) -> StatusCode {
 }
 
 pub(crate) fn unknown_session(session: SessionId) -> Rejection {
-    no_such_session(&session.to_string())
+    let mut rejection = no_such_session(&session.to_string());
+    rejection.0.absent = Some(Absent(session));
+    rejection
 }
 
 pub(crate) fn no_such_session(name: &str) -> Rejection {

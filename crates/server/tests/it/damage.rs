@@ -45,6 +45,7 @@ async fn every_way_to_read_it_tells() {
     let view = daemon.session(&session).await;
     assert_eq!((&view["status"], &view["seq"]), (&json!("failed"), &json!(good)));
     tells(&view["damage"][0], good + 1);
+    assert_eq!(daemon.get("/v1/sessions").await.ok()["sessions"][0]["status"], "failed", "as it is shown alone");
     // The messages before it, and what comes behind the last of them.
     let path = format!("/v1/sessions/{session}/messages");
     let page = daemon.get(&path).await.ok();

@@ -47,6 +47,9 @@ async fn the_list_tells_all_that_is_known() {
     assert_eq!(list["default_model"], "scripted");
     let own = daemon.get("/v1/models?provider=box").await.ok();
     assert_eq!((own["models"].as_array().unwrap().len(), &own["providers"][0]["local"]), (1, &json!(true)));
+    let named = daemon.get("/v1/models?name=small").await.ok();
+    assert_eq!((named["models"].as_array().unwrap().len(), &named["models"][0]["name"]), (1, &json!("box/tiny")));
+    daemon.get("/v1/models?name=nobody/nothing").await.refused(400, "unknown_model");
     daemon.get("/v1/models?of=box").await.refused(400, "bad_query");
 }
 

@@ -26,11 +26,11 @@ async fn a_session_at_work_is_ended_and_deleted_and_others_go_on() {
     assert_eq!(archive.status, 200);
     assert_eq!(purge(&daemon, &session).await.ok(), json!({ "status": "purged" }));
     for path in ["", "/events?follow=false", "/messages", "/artifacts"] {
-        daemon.get(&format!("/v1/sessions/{session}{path}")).await.refused(404, "unknown_session");
+        daemon.get(&format!("/v1/sessions/{session}{path}")).await.refused(410, "session_purged");
     }
     let said = json!({ "parts": [{ "type": "text", "text": "hello?" }] });
-    daemon.post(&format!("/v1/sessions/{session}/messages"), said).await.refused(404, "unknown_session");
-    purge(&daemon, &session).await.refused(404, "unknown_session");
+    daemon.post(&format!("/v1/sessions/{session}/messages"), said).await.refused(410, "session_purged");
+    purge(&daemon, &session).await.refused(410, "session_purged");
     assert_eq!(rows(&daemon).await.iter().map(|row| row["id"].clone()).collect::<Vec<_>>(), [json!(other)]);
     assert!(!daemon.data().join("sessions").join(&session).exists());
     assert_eq!(std::fs::read_dir(daemon.data().join("trash")).unwrap().count(), 0);
@@ -52,10 +52,10 @@ async fn of_many_who_delete_it_one_has_done_it() {
     let talking = futures::future::join_all((0..10).map(|_| daemon.post(&path, said.clone())));
     let deleting = futures::future::join_all((0..10).map(|_| purge(&daemon, &session)));
     let (told, deleted) = tokio::join!(talking, deleting);
-    assert!(told.iter().all(|got| matches!(got.status, 202 | 404 | 409)), "{told:?}");
+    assert!(told.iter().all(|got| matches!(got.status, 202 | 404 | 409 | 410)), "{told:?}");
     let done = deleted.iter().filter(|got| got.status == 200).count();
-    assert!(done >= 1 && deleted.iter().all(|got| matches!(got.status, 200 | 404)), "{deleted:?}");
-    daemon.get(&format!("/v1/sessions/{session}")).await.refused(404, "unknown_session");
+    assert!(done >= 1 && deleted.iter().all(|got| matches!(got.status, 200 | 404 | 410)), "{deleted:?}");
+    daemon.get(&format!("/v1/sessions/{session}")).await.refused(410, "session_purged");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,8 +85,27 @@ async fn one_that_is_damaged_can_be_deleted_too() {
     let daemon = Daemon::on_disk(files).await;
     daemon.get(&format!("/v1/sessions/{session}")).await.refused(409, "session_damaged");
     purge(&daemon, &session).await.ok();
-    daemon.get(&format!("/v1/sessions/{session}")).await.refused(404, "unknown_session");
+    daemon.get(&format!("/v1/sessions/{session}")).await.refused(410, "session_purged");
     assert!(!log.exists());
+}
+
+/// Whatever is said to it again is answered alike, as long as it is known that it was there.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_with_keys_are_told_as_others_are() {
+    let daemon = Daemon::on_disk(Arc::new(tempfile::tempdir().unwrap())).await;
+    let session = daemon.scripted(json!([text_step("x")]), json!({})).await;
+    let path = format!("/v1/sessions/{session}");
+    let (messages, said) = (format!("{path}/messages"), json!({ "parts": [{ "type": "text", "text": "go" }] }));
+    daemon.post_with_key(&messages, "m", said.clone()).await.ok();
+    let delete = || daemon.send(daemon.request("DELETE", &format!("{path}?purge=true")).header("idempotency-key", "d"));
+    delete().await.ok();
+    for _ in 0..2 {
+        delete().await.refused(410, "session_purged");
+        daemon.post_with_key(&messages, "m", said.clone()).await.refused(410, "session_purged");
+        daemon.post_with_key(&messages, "other", said.clone()).await.refused(410, "session_purged");
+        daemon.get(&format!("{path}/events")).await.refused(410, "session_purged");
+    }
+    daemon.get("/v1/sessions/sess_01J00000000000000000000000").await.refused(404, "unknown_session");
 }
 
 /// Whoever repeats the request that made it is told that it is gone; nothing empty comes in its place.

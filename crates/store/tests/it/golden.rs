@@ -182,7 +182,7 @@ fn of_turns(moment: &mut Moment) -> Vec<Body> {
         TurnFailed { code, message, spent: spent(), cost_micro_usd: None }.into(),
         TurnCanceled { reason: None, left: vec!["pid 7".into()], spent: spent(), cost_micro_usd: None }.into(),
         TurnExpired { reached: breach(), spent: spent(), cost_micro_usd: Some(0) }.into(),
-        TurnInterrupted { calls }.into(),
+        TurnInterrupted { calls, active_ms: 0 }.into(),
         TurnResumed { automatic: true }.into(),
         CancelRequested { reason: Some("stop".into()), end_session: true }.into(),
         BudgetReached { reached: breach() }.into(),

@@ -4,7 +4,7 @@ use tenure_client::Client;
 use tenure_wire::{Patch, SessionFilter};
 
 use super::super::{session, sessions};
-use crate::{lookup, terminal};
+use crate::{hint, lookup, terminal};
 
 /// How many sessions are listed.
 const SESSIONS_SHOWN: usize = 10;
@@ -13,7 +13,7 @@ pub async fn show(client: &Client, id: &str) -> anyhow::Result<()> {
     let view = client.session(id).await?;
     let last = session::last_turn(client, &view).await?;
     let lines = session::described(&view, last.as_ref(), terminal::stderr_look());
-    lines.iter().for_each(|line| terminal::note(&format!("{line}\n")));
+    lines.iter().for_each(|line| terminal::note(&format!("{}\n", hint::in_chat(line, id))));
     Ok(())
 }
 

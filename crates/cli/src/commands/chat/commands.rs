@@ -23,6 +23,8 @@ impl Chat<'_> {
                 asides::list(&self.client).await?;
             }
             Slash::Model(name) if self.open.is_none() => {
+                self.reach().await?;
+                self.client.check_model(&name).await?;
                 terminal::note(&format!("The next session has the model {}.\n", tamed(&name)));
                 self.model = Some(name);
             }

@@ -168,7 +168,7 @@ impl Draft<'_> {
     /// An interrupted turn gives way to a new one.
     fn supersede(&mut self) {
         if self.state.turn.as_ref().is_some_and(|turn| turn.phase == Phase::Interrupted) {
-            self.close_calls("the turn gave way to a new one");
+            self.close_calls("the turn gave way to a new one", &[]);
             self.fail_turn(Actor::SYSTEM, "superseded", "a new turn was started while this one was interrupted");
         }
     }
@@ -276,8 +276,7 @@ impl Draft<'_> {
             (Some(turn), _) if turn.phase == Phase::Interrupted => turn.messages.clone(),
             (_, Some(turn)) if turn.status != TurnStatus::Completed => turn.messages.clone(),
             (_, Some(_)) => {
-                let message =
-                    "this turn was completed; only failed, cancelled, expired or interrupted ones are retried";
+                let message = "this turn was completed; only failed, canceled, expired or interrupted ones are retried";
                 return Err(Refusal::new("turn_completed", message, "send a new message instead"));
             }
             (Some(_), None) => {

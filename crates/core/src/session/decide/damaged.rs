@@ -21,7 +21,7 @@ pub fn fail_damaged(left: &Session, message: &str, moment: &mut Moment) -> Decis
     for id in queued {
         draft.cancel_queued(id, Some(message.to_owned()), Actor::SYSTEM);
     }
-    draft.close_calls(message);
+    draft.close_calls(message, &[]);
     draft.fail_turn(Actor::SYSTEM, LOG_DAMAGED, message);
     draft.emit(Actor::SYSTEM, None, SessionFailed { code: LOG_DAMAGED.into(), message: message.to_owned() });
     draft.done()

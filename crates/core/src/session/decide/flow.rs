@@ -121,7 +121,7 @@ impl Draft<'_> {
         self.emit_in_turn(Actor::AGENT, started);
     }
 
-    fn reach(&mut self, reached: Breach) {
+    pub(super) fn reach(&mut self, reached: Breach) {
         self.emit_in_turn(Actor::POLICY, BudgetReached { reached });
     }
 
@@ -257,6 +257,10 @@ impl Draft<'_> {
 
     /// Closes a call that has no result of its own.
     pub(super) fn end_unrun(&mut self, id: CallId, outcome: Outcome, why: &str) {
+        self.end_cut(id, outcome, why, 0);
+    }
+
+    fn end_cut(&mut self, id: CallId, outcome: Outcome, why: &str, duration_ms: u64) {
         let Some(call) = self.state.turn.as_ref().and_then(|turn| turn.call(id)) else { return };
         let done = ToolCallCompleted {
             tool_call_id: id,
@@ -264,18 +268,19 @@ impl Draft<'_> {
             origin: call.origin,
             outcome,
             result: ToolResult::failed(why),
-            duration_ms: 0,
+            duration_ms,
         };
         self.emit_in_turn(Actor::SYSTEM, done);
     }
 
     /// No call is left without a result, so that the conversation stays whole for any vendor.
-    pub(super) fn close_calls(&mut self, why: &str) {
+    pub(super) fn close_calls(&mut self, why: &str, took: &[(CallId, u64)]) {
         for call in self.calls_where(|call| !call.is_done()) {
             match call.state {
                 CallState::Started { .. } => {
                     let why = format!("stopped while it ran: {why}; it may have taken effect in part");
-                    self.end_unrun(call.call.id, Outcome::Canceled, &why);
+                    let ran_ms = took.iter().find(|(id, _)| *id == call.call.id).map_or(0, |(_, ms)| *ms);
+                    self.end_cut(call.call.id, Outcome::Canceled, &why, ran_ms);
                 }
                 CallState::Unknown => {
                     let why = "the outcome of this call is unknown: the daemon was stopped while it ran";

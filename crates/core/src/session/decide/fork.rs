@@ -32,6 +32,6 @@ impl Draft<'_> {
             class: CallClass::Unknown,
         };
         let calls = started.map(classed).collect();
-        self.emit_in_turn(Actor::SYSTEM, TurnInterrupted { calls });
+        self.emit_in_turn(Actor::SYSTEM, TurnInterrupted { calls, active_ms: 0 });
     }
 }

@@ -8,14 +8,20 @@ use crate::{
     model::{Fault, FaultKind},
     policy::Resume,
     session::{AUTO_RESUMES_MAX, Call, CallState, Decision, Effect, Phase, Session},
-    time::Moment,
+    time::{Moment, Timestamp},
     tool::{CallClass, Outcome, ToolKind, ToolResult},
 };
 
 impl Session {
     /// A turn whose model call or tool was cut is interrupted; one that only waits stays as it is. One that waits behind
     /// nothing, as a log from elsewhere may have it, starts.
-    pub(super) fn recover(&self, classes: &[(CallId, CallClass)], partial: Partial, moment: &mut Moment) -> Decision {
+    pub(super) fn recover(
+        &self,
+        classes: &[(CallId, CallClass)],
+        partial: Partial,
+        seen: Option<Timestamp>,
+        moment: &mut Moment,
+    ) -> Decision {
         let mut draft = Draft::new(self, moment);
         let cut_summary = draft.cut_compaction(partial.cost);
         let Some(turn) = &self.turn else {
@@ -38,7 +44,8 @@ impl Session {
             draft.attempt_failed(turn.next_step(), turn.next_attempt(), fault, partial, None);
         }
         let calls: Vec<ClassedCall> = cut_calls.iter().map(|call| classed(call, classes)).collect();
-        draft.emit_in_turn(Actor::SYSTEM, TurnInterrupted { calls: calls.clone() });
+        let active_ms = seen.map_or(0, |at| turn.active_ms_at(at) - turn.spent.active_ms);
+        draft.emit_in_turn(Actor::SYSTEM, TurnInterrupted { calls: calls.clone(), active_ms });
         for call in calls.iter().filter(|call| call.class == CallClass::Finished) {
             draft.tell_finished(call.tool_call_id);
         }

@@ -2,6 +2,7 @@
 
 use super::Draft;
 use crate::{
+    budget::{Breach, BudgetKind},
     command::{ModelOutput, Partial, Refusal},
     event::{
         Actor, ApprovalExpired, CompactTrigger, ModelAttemptFailed, ModelOutputCompleted, SessionCanceled,
@@ -21,6 +22,13 @@ const BACKOFF_MS_MAX: u64 = 60_000;
 const MISFITS_MAX: u32 = 2;
 /// A server on this machine that is not there so many times in a row has not been started.
 const NO_SERVER_MAX: u32 = 4;
+
+/// What is told of work that was stopped.
+pub(super) struct Gone {
+    pub(super) left: Vec<String>,
+    pub(super) took: Vec<(CallId, u64)>,
+    pub(super) cut: Option<Partial>,
+}
 
 impl Session {
     /// The open turn, if this answer is the one it waits for; late answers of older attempts are stale.
@@ -67,6 +75,8 @@ impl Session {
         let mut draft = Draft::new(self, moment);
         draft.attempt_failed(key.1, key.2, fault.clone(), partial, retry_at);
         match retry_at {
+            // The turn's time was up: it waits for more, or has got more meanwhile.
+            None if fault.kind == FaultKind::Canceled => draft.open_step(),
             // The next attempt is a new request: the budget is looked at, and what waits to steer it goes along.
             Some(_) => draft.open_step(),
             None if fault.kind == FaultKind::ContextOverflow && self.may_compact() => {
@@ -101,9 +111,8 @@ impl Session {
 
     pub(super) fn tool_done(
         &self,
-        turn: TurnId,
-        id: CallId,
-        run: u32,
+        (turn, id, run): (TurnId, CallId, u32),
+        outcome: Outcome,
         result: ToolResult,
         duration_ms: u64,
         moment: &mut Moment,
@@ -115,10 +124,20 @@ impl Session {
         }
         let (name, origin) = (call.call.name.clone(), call.origin);
         let mut draft = Draft::new(self, moment);
-        let outcome = Outcome::Finished;
         let done = ToolCallCompleted { tool_call_id: id, name, origin, outcome, result, duration_ms };
         draft.emit_in_turn(Actor::AGENT, done);
         draft.go_on();
+        Ok(draft.done())
+    }
+
+    /// The turn has used up its time.
+    pub(super) fn time_up(&self, id: TurnId, moment: &mut Moment) -> Result<Decision, Refusal> {
+        let turn = self.turn.as_ref().filter(|turn| turn.id == id).ok_or_else(Refusal::stale)?;
+        let is_up = self.time_up_at(turn).is_some_and(|at| at <= moment.at);
+        let limit = self.budgets.max_duration_ms.filter(|_| is_up).ok_or_else(Refusal::stale)?;
+        let used = turn.active_ms_at(moment.at);
+        let mut draft = Draft::new(self, moment);
+        draft.reach(Breach { budget: BudgetKind::Duration, limit, used });
         Ok(draft.done())
     }
 
@@ -140,13 +159,13 @@ impl Session {
     pub(super) fn work_gone(
         &self,
         id: TurnId,
-        left: Vec<String>,
-        cut: Option<Partial>,
+        gone: Gone,
         moment: &mut Moment,
     ) -> Result<Decision, Refusal> {
         let turn = self.turn.as_ref().filter(|turn| turn.id == id).ok_or_else(Refusal::stale)?;
         let Phase::Stopping(stop) = turn.phase.clone() else { return Err(Refusal::stale()) };
         let (step, attempt) = (turn.next_step(), turn.next_attempt());
+        let Gone { left, took, cut } = gone;
         let mut draft = Draft::new(self, moment);
         if self.waits_for_compaction() {
             draft.stop_compaction(cut);
@@ -154,7 +173,7 @@ impl Session {
             let fault = Fault::new(FaultKind::Canceled, "the turn was stopped");
             draft.attempt_failed(step, attempt, fault, partial, None);
         }
-        draft.stopped(stop, left);
+        draft.stopped(stop, left, &took);
         Ok(draft.done())
     }
 }
@@ -174,17 +193,17 @@ impl Draft<'_> {
         self.emit_in_turn(Actor::SYSTEM, failed);
     }
 
-    fn stopped(&mut self, stop: Stop, left: Vec<String>) {
+    fn stopped(&mut self, stop: Stop, left: Vec<String>, took: &[(CallId, u64)]) {
         match stop {
             Stop::Expire(reached) => {
-                self.close_calls("the budget was used up");
+                self.close_calls("the budget was used up", took);
                 let Some(turn) = &self.state.turn else { return };
                 let (spent, cost_micro_usd) = (turn.spent, turn.spent.cost());
                 self.emit_in_turn(Actor::POLICY, TurnExpired { reached, spent, cost_micro_usd });
                 self.start_queued();
             }
             Stop::Cancel { reason, end_session } => {
-                self.close_calls("the turn was canceled");
+                self.close_calls("the turn was canceled", took);
                 let Some(turn) = &self.state.turn else { return };
                 let (spent, cost_micro_usd) = (turn.spent, turn.spent.cost());
                 let canceled = TurnCanceled { reason: reason.clone(), left, spent, cost_micro_usd };

@@ -48,7 +48,7 @@ pub(super) const CODES: &[(&str, u16, &str)] = &[
     ("session_damaged", 409, "The session's log is damaged; it can be read up to there."),
     ("session_ended", 409, "The session has ended: it can only be read, forked and exported."),
     ("session_exists", 409, "A session with this id is here already."),
-    ("session_purged", 410, "The session that this idempotency key made was deleted."),
+    ("session_purged", 410, "The session was deleted, less than a day ago."),
     ("shutting_down", 503, "The daemon is stopping."),
     ("token_exists", 409, "A token of this name is there already."),
     ("token_expired", 401, "The token's time is over."),

@@ -27,7 +27,7 @@ const ANY: [&str; 9] = [
 /// Of what needs a token.
 const WITH_TOKEN: [&str; 4] = ["unauthorized", "token_expired", "too_many_failures", "too_fast"];
 /// Of what reads a session.
-const IN_SESSION: [&str; 4] = ["unknown_session", "unknown_path", "session_damaged", "disk_refused"];
+const IN_SESSION: [&str; 5] = ["unknown_session", "session_purged", "unknown_path", "session_damaged", "disk_refused"];
 /// Of what is handed to a session's task.
 const COMMAND: [&str; 3] = ["session_ended", "overloaded", "shutting_down"];
 const JSON_BODY: [&str; 5] = ["bad_json", "bad_request", "wrong_content_type", "body_too_large", "body_timeout"];

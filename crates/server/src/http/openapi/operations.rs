@@ -455,7 +455,7 @@ fn daemon(s: &mut Schemas) -> Vec<Operation> {
             .about("Those that are built in, those of the config, and what servers on the daemon's machine say they have. Any other model of a provider can be named too, as `provider/model`.")
             .query::<models::Of>(s, json!({}))
             .answers(s, 200, "All of them.", &examples::models())
-            .refuses(&["bad_request"]),
+            .refuses(&["bad_request", "unknown_model"]),
         get("/v1/tools", "listTools", tag, "Lists the tools that agents can be given.").answers(
             s,
             200,
