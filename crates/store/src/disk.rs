@@ -11,8 +11,8 @@ use std::{
 
 use rustix::fs::OFlags;
 
-/// How much is read and written at a time by `sync_again`.
-const AGAIN_BYTES: usize = 64 << 10;
+/// How much is read at a time.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// How a file is opened. Every way but `Read` allows writing too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl dyn DiskFile + '_ {
     /// Hands all bytes from `from` on to the operating system once more, and syncs them. A sync that failed, in this life
     /// or the one before, leaves bytes that are shown, that are not on the disk, and that no later sync would write.
     pub fn sync_again(&self, from: u64) -> io::Result<()> {
-        let mut chunk = vec![0; AGAIN_BYTES.min(usize::try_from(self.len()?).unwrap_or(AGAIN_BYTES))];
+        let mut chunk = vec![0; CHUNK_BYTES.min(usize::try_from(self.len()?).unwrap_or(CHUNK_BYTES))];
         let mut at = from;
         loop {
             let read = self.read_full_at(&mut chunk, at)?;
@@ -108,6 +108,19 @@ impl dyn DiskFile + '_ {
                 return self.sync();
             }
             self.write_all_at(&chunk[..read], at)?;
+            at += read as u64;
+        }
+    }
+
+    /// The length and the hash of the whole content, in bounded memory.
+    pub fn hash_whole(&self) -> io::Result<(u64, blake3::Hash)> {
+        let (mut hasher, mut chunk, mut at) = (blake3::Hasher::new(), vec![0; CHUNK_BYTES], 0);
+        loop {
+            let read = self.read_full_at(&mut chunk, at)?;
+            if read == 0 {
+                return Ok((at, hasher.finalize()));
+            }
+            hasher.update(&chunk[..read]);
             at += read as u64;
         }
     }

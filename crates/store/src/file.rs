@@ -26,12 +26,12 @@ use self::{
     log::Log,
     logs::Logs,
     marks::Marks,
-    spool::Spools,
+    spool::{Spools, Summed},
     stage::FileStage,
     sweep::Sweeper,
 };
 use crate::{
-    Blob, CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, Stage, Store, StoredEvent,
+    Blob, CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, SpoolSum, Stage, Store, StoredEvent,
     SweepReport,
     disk::{Disk, OsDisk},
     inbox::Inbox,
@@ -251,9 +251,14 @@ impl Store for FileStore {
         blocking(move || spools.read(session, turn, pos, bytes)).await
     }
 
-    async fn spool_close(&self, session: SessionId, turn: TurnId) -> Result<()> {
-        self.spools.close(session, turn);
-        Ok(())
+    async fn spool_close(&self, session: SessionId, turn: TurnId) -> Result<Option<SpoolSum>> {
+        match self.spools.close(session, turn) {
+            Summed::Known(sum) => Ok(sum),
+            Summed::Unknown => {
+                let spools = self.spools.clone();
+                blocking(move || spools.sum(session, turn)).await
+            }
+        }
     }
 
     async fn snapshot_put(&self, session: SessionId, snapshot: Snapshot) -> Result<()> {

@@ -19,6 +19,7 @@ mod logs;
 mod repair;
 mod rewrite;
 mod salvage;
+mod spools;
 
 pub use gc::{Gc, GcOptions, Removed};
 pub use repair::{Action, Repair};

@@ -9,6 +9,7 @@ use super::{
     examine::{self, Examined, File, Kind},
     line_files,
     logs::{Told, Trouble},
+    spools,
 };
 use crate::{
     Error, Result,
@@ -161,7 +162,7 @@ impl Checker<'_> {
         for file in &examined.files {
             self.check.files += 1;
             self.check.bytes += file.stat.bytes;
-            self.file(id, told, file)?;
+            self.file(&examined, told, file)?;
         }
         self.missing(id, told)
     }
@@ -192,7 +193,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn file(&mut self, id: SessionId, told: &Told, file: &File) -> io::Result<()> {
+    fn file(&mut self, examined: &Examined, told: &Told, file: &File) -> io::Result<()> {
+        let id = examined.id;
         let path = self.folder.layout.session(id).join(&file.name);
         match file.kind {
             Kind::Log | Kind::Snapshot | Kind::Aside => {}
@@ -202,7 +204,14 @@ impl Checker<'_> {
                     self.find(&path, Some(id), Level::Damage, Remedy::Repair, || "it is damaged".into());
                 }
             }
-            Kind::Spool(turn) => self.spool(id, &path, &|line| line_files::is_delta(line, turn))?,
+            Kind::Spool(turn) => {
+                let what = match spools::look(self.folder, &path, turn, examined.spools.get(&turn))? {
+                    spools::State::Good => return Ok(()),
+                    spools::State::Changed(why) => why,
+                    spools::State::BadFrom(offset) => format!("it is damaged from byte {offset} on"),
+                };
+                self.find(&path, Some(id), Level::Damage, Remedy::Repair, || what);
+            }
             Kind::Leftover => {
                 self.find(&path, Some(id), Level::Note, Remedy::Gc, || LEFTOVER.into());
             }
@@ -219,15 +228,6 @@ impl Checker<'_> {
                 None if told.trouble.is_some() => {}
                 None => self.find(&path, Some(id), Level::Note, Remedy::Gc, || "no event names it".into()),
             },
-        }
-        Ok(())
-    }
-
-    /// A torn last record is cut by whoever writes next: nobody was promised that it survives.
-    fn spool(&mut self, id: SessionId, path: &Path, is_good: &dyn Fn(&[u8]) -> bool) -> io::Result<()> {
-        let lines = line_files::look(self.folder, path, is_good, std::time::Duration::ZERO)?;
-        if let Some((offset, _)) = lines.and_then(|lines| lines.bad) {
-            self.find(path, Some(id), Level::Damage, Remedy::Repair, || format!("it is damaged from byte {offset} on"));
         }
         Ok(())
     }

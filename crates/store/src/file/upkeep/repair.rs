@@ -13,9 +13,10 @@ use super::{
     logs::Told,
     rewrite::rewrite,
     salvage::{Salvaged, salvage},
+    spools,
 };
 use crate::{
-    Error, Result,
+    Error, Result, SpoolSum,
     file::{
         folder::{Folder, Keep, is_missing},
         lock,
@@ -24,6 +25,8 @@ use crate::{
 
 /// Files kept aside under one name; more repairs than this are not repairs any more.
 const ASIDE_MAX: u32 = 10_000;
+
+const MENDED: &str = "mended: one bit had changed";
 
 /// Something that was done, or would be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -164,6 +167,8 @@ impl Mender<'_> {
             return Ok(());
         }
         let Some(told) = &examined.told else { return Ok(()) };
+        // Before the log: where that is written anew, the records go that speak of the spools.
+        self.spools(&examined)?;
         if told.is_damaged() {
             self.log(&examined)?;
             if self.mode == Mode::Mend {
@@ -214,7 +219,6 @@ impl Mender<'_> {
                         self.act(&path, Some(id), what, |folder| remove(folder, &path))?;
                     }
                 }
-                Kind::Spool(turn) => self.spool(id, &path, &|line| line_files::is_delta(line, turn))?,
                 Kind::Blob => {
                     if let Some(expected) = told.blobs.get(&file.name)
                         && let blobs::State::Damaged(why) = blobs::look(self.folder, &path, expected)?
@@ -222,16 +226,39 @@ impl Mender<'_> {
                         self.blob(id, &file.name, expected, &why)?;
                     }
                 }
-                Kind::Log | Kind::Snapshot | Kind::Aside | Kind::Leftover | Kind::Strange => {}
+                Kind::Log | Kind::Snapshot | Kind::Spool(_) | Kind::Aside | Kind::Leftover | Kind::Strange => {}
             }
         }
         Ok(())
     }
 
-    /// What was streamed is kept up to the damage; the log has the whole text.
-    fn spool(&mut self, id: SessionId, path: &Path, is_good: &dyn Fn(&[u8]) -> bool) -> io::Result<()> {
-        let lines = line_files::look(self.folder, path, is_good, Duration::ZERO)?;
-        let Some((offset, _)) = lines.and_then(|lines| lines.bad) else { return Ok(()) };
+    /// The log has the whole text: what cannot be mended goes, and whoever reads it is sent to the log. Where no record
+    /// speaks of a spool it is kept up to the damage.
+    fn spools(&mut self, examined: &Examined) -> io::Result<()> {
+        let id = examined.id;
+        for file in &examined.files {
+            let Kind::Spool(turn) = file.kind else { continue };
+            let path = self.folder.layout.session(id).join(&file.name);
+            let sum = examined.spools.get(&turn);
+            match (spools::look(self.folder, &path, turn, sum)?, sum) {
+                (spools::State::Changed(why), Some(sum)) => self.changed_spool(id, &path, sum, &why)?,
+                (spools::State::BadFrom(offset), _) => self.cut_spool(id, &path, offset)?,
+                (spools::State::Good | spools::State::Changed(_), _) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn changed_spool(&mut self, id: SessionId, path: &Path, sum: &SpoolSum, why: &str) -> io::Result<()> {
+        match spools::mended(self.folder, path, sum)? {
+            Some(mended) => {
+                self.act(path, Some(id), MENDED.into(), |folder| folder.replace(path, &[&mended], Keep::Synced))
+            }
+            None => self.act(path, Some(id), format!("removed: {why}"), |folder| remove(folder, path)),
+        }
+    }
+
+    fn cut_spool(&mut self, id: SessionId, path: &Path, offset: u64) -> io::Result<()> {
         self.act(path, Some(id), format!("cut at byte {offset}, where it is damaged"), |folder| {
             let mut content = folder.read_if_there(path, u64::MAX)?.unwrap_or_default();
             content.truncate(usize::try_from(offset).unwrap_or(usize::MAX));
@@ -242,8 +269,7 @@ impl Mender<'_> {
     fn blob(&mut self, id: SessionId, name: &str, expected: &super::logs::Expected, why: &str) -> io::Result<()> {
         let path = self.folder.layout.session(id).join(name);
         if let Some(mended) = blobs::mended(self.folder, &path, expected)? {
-            let what = "mended: one bit had changed".to_owned();
-            return self.act(&path, Some(id), what, |folder| folder.replace(&path, &[&mended], Keep::Synced));
+            return self.act(&path, Some(id), MENDED.into(), |folder| folder.replace(&path, &[&mended], Keep::Synced));
         }
         let aside = self.folder.layout.damaged_blob(id, name);
         self.act(&path, Some(id), format!("put aside in damaged/{name}: {why}"), |folder| {
