@@ -4,7 +4,7 @@
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},
     io,
-    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt},
     path::Path,
     time::UNIX_EPOCH,
 };
@@ -76,6 +76,8 @@ pub(crate) trait DiskFile: Send + Sync {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     fn set_len(&self, bytes: u64) -> io::Result<()>;
     fn len(&self) -> io::Result<u64>;
+    /// Whether it still has a name: what is written to a file without one is gone when it is closed.
+    fn has_name(&self) -> io::Result<bool>;
     /// Makes the content survive a power cut.
     fn sync(&self) -> io::Result<()>;
     /// Takes the file for this process until it is closed; false if another has it.
@@ -240,6 +242,10 @@ impl DiskFile for OsFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() > 0)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -413,8 +413,9 @@ impl Store for FileStore {
         self.inbox.take(session);
         self.tails.wake(session);
         if let Err(error) = self.listing.purge(session).await {
-            // The session is gone all the same, and rows of what is not there are passed over.
+            // The session is gone all the same. What is in the trash says so until the next start tells the listing.
             self.folder.notices.add(format!("the listing was not told that {session} is gone: {error}"));
+            return Ok(());
         }
         self.on_disk(move |folder| {
             trash::delete(folder, session);

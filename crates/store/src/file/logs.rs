@@ -162,7 +162,7 @@ impl Logs {
     async fn open(self: &Arc<Self>, session: SessionId, missing: Missing) -> Result<Arc<Log>> {
         let cell = self.cell(session);
         let mut guard = cell.lock_owned().await;
-        if let Some(log) = &*guard {
+        if let Some(log) = guard.as_ref().filter(|log| !log.is_gone()) {
             return Ok(log.clone());
         }
         let logs = self.clone();

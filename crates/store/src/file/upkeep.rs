@@ -18,6 +18,7 @@ mod line_files;
 mod logs;
 mod repair;
 mod rewrite;
+mod rows;
 mod salvage;
 mod spools;
 

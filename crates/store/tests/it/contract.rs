@@ -178,6 +178,7 @@ async fn a_spool_gives_back_what_follows_a_position(store: &dyn Store) {
         deltas.iter().flat_map(|delta| [delta.to_line(turn).unwrap(), b"\n".to_vec()].concat()).collect();
     let digits = &blake3::hash(&whole).to_hex()[..16];
     assert_eq!(serde_json::to_value(&sum).unwrap(), serde_json::json!([ends[2], digits]));
+    assert_eq!(store.spool_close(id, turn).await.unwrap().unwrap(), sum);
     assert_eq!(read(ends[1], 10_000).await, SpoolPage::Records(vec![record(2)]));
 }
 

@@ -24,6 +24,7 @@ use crate::sample::*;
 
 mod beside;
 mod gc;
+mod gone;
 mod power;
 mod spools;
 mod wrecks;

@@ -9,6 +9,7 @@ use super::{
     examine::{self, Examined, File, Kind},
     line_files,
     logs::{Told, Trouble},
+    rows::{self, Rows},
     spools,
 };
 use crate::{
@@ -21,15 +22,18 @@ use crate::{
     name::TEMPORARY,
 };
 
+const LOST: &str =
+    "the whole session is gone, and nobody deleted it: restore it from a backup, or let go of it with repair";
 const LEFTOVER: &str = "it is of a write that did not come to its end";
 
 pub(super) fn check(folder: &Folder, options: &CheckOptions, progress: Progress<'_>) -> Result<Check> {
     let failed = |error: io::Error| Error::disk("to read the data folder", &error);
-    let mut checker = Checker { folder, options, check: Check::default() };
+    let mut checker = Checker { folder, options, rows: Rows::default(), check: Check::default() };
     let all = examine::sessions(folder).map_err(failed)?;
     if options.sessions.is_empty() {
         checker.shared().map_err(failed)?;
     }
+    checker.rows = Rows::read(folder).map_err(failed)?;
     let wanted = if options.sessions.is_empty() { &all } else { &options.sessions };
     for (done, session) in wanted.iter().enumerate() {
         progress(done as u64, wanted.len() as u64);
@@ -52,6 +56,8 @@ pub(super) fn check(folder: &Folder, options: &CheckOptions, progress: Progress<
 struct Checker<'a> {
     folder: &'a Folder,
     options: &'a CheckOptions,
+    /// Read before the logs: what it speaks of is in them by then.
+    rows: Rows,
     check: Check,
 }
 
@@ -73,6 +79,10 @@ impl Checker<'_> {
         let layout = &self.folder.layout;
         self.lines(&layout.keys(), None, &line_files::is_key)?;
         self.lines(&layout.index(), None, &line_files::is_row)?;
+        for session in rows::lost(self.folder)? {
+            let what = || LOST.to_owned();
+            self.find(&layout.session(session), Some(session), Level::Damage, Remedy::Repair, what);
+        }
         if lock::is_damaged(self.folder)? {
             self.find(&layout.lock(), None, Level::Damage, Remedy::Repair, || "it does not tell who has it".into());
         }
@@ -141,7 +151,9 @@ impl Checker<'_> {
     }
 
     fn session(&mut self, id: SessionId) -> io::Result<()> {
-        let Some(examined) = examine::session(self.folder, id, self.options.patience)? else { return Ok(()) };
+        let Some(examined) = examine::session(self.folder, id, &self.rows, self.options.patience)? else {
+            return Ok(());
+        };
         let base = self.folder.layout.session(id);
         if examined.lost_its_log() {
             self.find(&base, Some(id), Level::Damage, Remedy::None, || {
@@ -215,8 +227,10 @@ impl Checker<'_> {
             Kind::Leftover => {
                 self.find(&path, Some(id), Level::Note, Remedy::Gc, || LEFTOVER.into());
             }
+            // One that an event names is told of below.
+            Kind::Strange if told.blobs.contains_key(&file.name) => {}
             Kind::Strange => {
-                self.find(&path, Some(id), Level::Note, Remedy::None, || "it is no plain file".into());
+                self.find(&path, Some(id), Level::Note, Remedy::None, || examine::ODD.into());
             }
             Kind::Blob => match told.blobs.get(&file.name) {
                 Some(expected) => {
@@ -235,18 +249,17 @@ impl Checker<'_> {
     fn missing(&mut self, id: SessionId, told: &Told) -> io::Result<()> {
         for name in told.blobs.keys() {
             let path = self.folder.layout.session(id).join(name);
-            match self.folder.disk.look(&path) {
+            let what = match self.folder.disk.look(&path) {
                 Ok(Look::File(_)) => continue,
+                Ok(Look::Folder(_) | Look::Other) => examine::ODD,
                 Err(error) if !is_missing(&error) => return Err(error),
-                _ => {}
-            }
+                Err(_) => "an event names it and it is not there",
+            };
             match self.folder.disk.look(&self.folder.layout.damaged_blob(id, name)) {
                 Ok(_) => self.find(&path, Some(id), Level::Note, Remedy::None, || {
                     "it is lost; what was left of it lies in damaged/".into()
                 }),
-                Err(_) => self.find(&path, Some(id), Level::Damage, Remedy::Repair, || {
-                    "an event names it and it is not there".into()
-                }),
+                Err(_) => self.find(&path, Some(id), Level::Damage, Remedy::Repair, || what.into()),
             }
         }
         Ok(())

@@ -12,7 +12,10 @@ use tenure_core::{
     session::Session,
 };
 
-use super::logs::{self, Told};
+use super::{
+    logs::{self, Told},
+    rows::Rows,
+};
 use crate::{
     SpoolSum,
     disk::{Look, Open, Stat},
@@ -70,8 +73,8 @@ pub(super) enum SnapshotFile {
     Damaged,
 }
 
-/// `None` if there is no such folder any more.
-pub(super) fn session(folder: &Folder, id: SessionId, patience: Duration) -> io::Result<Option<Examined>> {
+/// `None` if there is no such folder any more. The rows were read before.
+pub(super) fn session(folder: &Folder, id: SessionId, rows: &Rows, patience: Duration) -> io::Result<Option<Examined>> {
     // Snapshot and records first: what they speak of is in the log by then.
     let snapshot = match (snapshot::read(folder, id), folder.disk.look(&folder.layout.snapshot(id))) {
         (Some(found), _) => SnapshotFile::Whole(found),
@@ -83,12 +86,16 @@ pub(super) fn session(folder: &Folder, id: SessionId, patience: Duration) -> io:
         SnapshotFile::None | SnapshotFile::Damaged => None,
     };
     let Recorded { seq, spools } = recorded(folder, id);
-    let expected_seq = snapshot.log_seq().max(seq);
+    let mut expected_seq = snapshot.log_seq().max(seq);
     let mut told = match folder.open_if_there(&folder.layout.log(id), Open::Read)? {
         Some(log) => Some(logs::read_patiently(&*log, id, snapshot_seq, patience)?),
         None => None,
     };
     if let Some(told) = &mut told {
+        if rows.last_turn(id).is_some_and(|turn| told.lacks(turn)) {
+            // How many events that turn had nobody knows; one at least.
+            expected_seq = expected_seq.max(told.events + 1);
+        }
         told.expect(expected_seq);
     }
     // The files last: what events name was there before them.

@@ -12,14 +12,16 @@ use super::{
     line_files,
     logs::Told,
     rewrite::rewrite,
+    rows::{self, Rows},
     salvage::{Salvaged, salvage},
     spools,
 };
 use crate::{
     Error, Result, SpoolSum,
+    disk::Look,
     file::{
         folder::{Folder, Keep, is_missing},
-        lock,
+        listing, lock,
     },
 };
 
@@ -55,8 +57,9 @@ pub(super) enum Mode {
 
 pub(super) fn repair(folder: &Folder, mode: Mode, now: Timestamp, progress: Progress<'_>) -> Result<Repair> {
     let failed = |error: io::Error| Error::disk("to repair the data folder", &error);
-    let mut mender = Mender { folder, mode, now, logs_changed: false, done: Repair::default() };
+    let mut mender = Mender { folder, mode, now, rows: Rows::default(), logs_changed: false, done: Repair::default() };
     let sessions = examine::sessions(folder).map_err(failed)?;
+    mender.rows = Rows::read(folder).map_err(failed)?;
     for (done, session) in sessions.iter().enumerate() {
         progress(done as u64, sessions.len() as u64);
         // What cannot be read or written is found again by the check, and named; the others are mended all the same.
@@ -87,6 +90,7 @@ struct Mender<'a> {
     folder: &'a Folder,
     mode: Mode,
     now: Timestamp,
+    rows: Rows,
     /// Rows may tell of what is no more.
     logs_changed: bool,
     done: Repair,
@@ -121,6 +125,11 @@ impl Mender<'_> {
             }
         }
         self.keys()?;
+        for session in rows::lost(self.folder)? {
+            let what = "the whole session is gone: taken out of the listing".to_owned();
+            let forget = |folder: &Folder| listing::forget(folder, session).map_err(io::Error::other);
+            self.act(&layout.session(session), Some(session), what, forget)?;
+        }
         let rows = line_files::look(self.folder, &layout.index(), &line_files::is_row, Duration::ZERO)?;
         if rows.is_some_and(|rows| self.logs_changed || rows.bad.is_some() || rows.torn > 0) {
             let path = layout.index();
@@ -161,8 +170,8 @@ impl Mender<'_> {
     }
 
     fn session(&mut self, id: SessionId) -> io::Result<()> {
-        let look = |folder: &Folder| examine::session(folder, id, Duration::ZERO);
-        let Some(mut examined) = look(self.folder)? else { return Ok(()) };
+        let look = |rows: &Rows| examine::session(self.folder, id, rows, Duration::ZERO);
+        let Some(mut examined) = look(&self.rows)? else { return Ok(()) };
         if examined.lost_its_log() {
             return Ok(());
         }
@@ -172,7 +181,7 @@ impl Mender<'_> {
         if told.is_damaged() {
             self.log(&examined)?;
             if self.mode == Mode::Mend {
-                let Some(mended) = look(self.folder)? else { return Ok(()) };
+                let Some(mended) = look(&Rows::default())? else { return Ok(()) };
                 examined = mended;
             }
         }
@@ -271,6 +280,11 @@ impl Mender<'_> {
         if let Some(mended) = blobs::mended(self.folder, &path, expected)? {
             return self.act(&path, Some(id), MENDED.into(), |folder| folder.replace(&path, &[&mended], Keep::Synced));
         }
+        self.put_aside(id, name, why)
+    }
+
+    fn put_aside(&mut self, id: SessionId, name: &str, why: &str) -> io::Result<()> {
+        let path = self.folder.layout.session(id).join(name);
         let aside = self.folder.layout.damaged_blob(id, name);
         self.act(&path, Some(id), format!("put aside in damaged/{name}: {why}"), |folder| {
             make_parents(folder, id, &aside)?;
@@ -282,21 +296,29 @@ impl Mender<'_> {
         })
     }
 
-    /// Nothing is left of these; an empty file says that this is known.
+    /// Nothing is left of these; an empty file says that this is known. What is no file in the place of one is put aside.
     fn missing(&mut self, id: SessionId, told: &Told) -> io::Result<()> {
         for name in told.blobs.keys() {
             let aside = self.folder.layout.damaged_blob(id, name);
+            if !self.folder.disk.look(&aside).is_err_and(|error| is_missing(&error)) {
+                continue;
+            }
             let path = self.folder.layout.session(id).join(name);
-            let is_gone = |path: &Path| self.folder.disk.look(path).is_err_and(|error| is_missing(&error));
-            if is_gone(&path) && is_gone(&aside) {
-                let what = "it is gone, and cannot be brought back; noted in damaged/".to_owned();
-                self.act(&path, Some(id), what, |folder| {
-                    make_parents(folder, id, &aside)?;
-                    folder.replace(&aside, &[], Keep::Synced)
-                })?;
+            match self.folder.disk.look(&path) {
+                Ok(Look::Folder(_) | Look::Other) => self.put_aside(id, name, examine::ODD)?,
+                Err(error) if is_missing(&error) => self.note_missing(id, &path, &aside)?,
+                Ok(Look::File(_)) | Err(_) => {}
             }
         }
         Ok(())
+    }
+
+    fn note_missing(&mut self, id: SessionId, path: &Path, aside: &Path) -> io::Result<()> {
+        let what = "it is gone, and cannot be brought back; noted in damaged/".to_owned();
+        self.act(path, Some(id), what, |folder| {
+            make_parents(folder, id, aside)?;
+            folder.replace(aside, &[], Keep::Synced)
+        })
     }
 }
 

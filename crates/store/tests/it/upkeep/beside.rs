@@ -23,7 +23,7 @@ async fn a_check_beside_a_writer_finds_nothing() {
                 let next = [message(id, seq + 1, &long), message(id, seq + 2, "short")];
                 seq = store.append(id, epoch, seq, &next).await.unwrap().seq;
                 // Two rounds a turn: its record speaks of what is in the spool by then.
-                let of = turn(seq / 4 + 100);
+                let of = turn((seq + 2) / 4 + 100);
                 store.spool_append(id, of, &[delta(0, &long)]).await.unwrap();
                 if seq % 4 == 0 {
                     let spool = store.spool_close(id, of).await.unwrap();

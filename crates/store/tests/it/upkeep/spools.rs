@@ -89,30 +89,48 @@ async fn a_record_that_says_nothing_of_its_spool_is_good() {
 
 /// However the spool came to be what it is, its sum is that of its bytes.
 #[tokio::test]
-async fn the_sum_is_the_same_whoever_wrote_the_spool() {
+async fn the_sum_is_that_of_the_bytes_whoever_wrote_them() {
     let folder = fast_folder();
     let (id, deltas) = (session(1), [delta(0, "one"), delta(3, " two"), delta(7, " three")]);
-    let store = open_unsynced(folder.path());
-    store.create(id, &[created(id)]).await.unwrap();
-    store.spool_append(id, turn(1), &deltas).await.unwrap();
-    let whole = store.spool_close(id, turn(1)).await.unwrap();
-    assert!(whole.is_some());
-    assert_eq!(store.spool_close(id, turn(1)).await.unwrap(), whole, "read from the file");
-    assert_eq!(store.spool_close(id, turn(3)).await.unwrap(), None);
-    drop(store);
-    for torn in ["", "{\"torn"] {
-        let path = folder.path().join(of_session(1, &format!("logs/{}.log", turn(2))));
-        let _ = fs::remove_file(&path);
-        let store = open_unsynced(folder.path());
-        store.spool_append(id, turn(2), &deltas[..1]).await.unwrap();
-        drop(store);
-        let mut content = fs::read(&path).unwrap();
-        content.extend_from_slice(torn.as_bytes());
-        fs::write(&path, content).unwrap();
-        let store = open_unsynced(folder.path());
-        store.spool_append(id, turn(2), &deltas[1..]).await.unwrap();
-        let sum = store.spool_close(id, turn(2)).await.unwrap();
-        // The turn is not in the lines, so that two spools of the same deltas are the same.
-        assert_eq!(sum, whole, "after a restart");
+    let path = folder.path().join(spool());
+    let of_file = || {
+        let content = fs::read(&path).unwrap();
+        serde_json::json!([content.len(), blake3::hash(&content).to_hex()[..16]])
+    };
+    open_unsynced(folder.path()).create(id, &[created(id)]).await.unwrap();
+    for torn in [None, Some(""), Some("{\"torn")] {
+        let mut store = open_unsynced(folder.path());
+        store.spool_append(id, turn(1), &deltas[..1]).await.unwrap();
+        if let Some(torn) = torn {
+            drop(store);
+            fs::write(&path, fs::read_to_string(&path).unwrap() + torn).unwrap();
+            store = open_unsynced(folder.path());
+        }
+        store.spool_append(id, turn(1), &deltas[1..]).await.unwrap();
+        let sum = serde_json::to_value(store.spool_close(id, turn(1)).await.unwrap()).unwrap();
+        assert_eq!(sum, of_file(), "{torn:?}");
+        let again = serde_json::to_value(store.spool_close(id, turn(1)).await.unwrap()).unwrap();
+        assert_eq!(again, sum, "read from the file");
+        assert_eq!(store.spool_close(id, turn(2)).await.unwrap(), None);
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+/// A write that failed in the middle is cut, and is in no sum.
+#[tokio::test]
+async fn the_sum_is_that_of_the_bytes_whatever_the_disk_refused() {
+    use tenure_store::{Fault, FaultyStore, Harm, Point};
+    for cut_fails in [0, 1, 2] {
+        let store = FaultyStore::new();
+        let id = session(1);
+        store.create(id, &[created(id)]).await.unwrap();
+        store.spool_append(id, turn(1), &[delta(0, "one")]).await.unwrap();
+        store.plan(Fault::next(Point::SpoolWrite).with(Harm::Half));
+        store.plan(Fault::next(Point::SpoolCut).times(cut_fails));
+        store.spool_append(id, turn(1), &[delta(3, " two")]).await.unwrap_err();
+        let sum = store.spool_close(id, turn(1)).await.unwrap();
+        let content = store.disk().file(&spool()).unwrap();
+        let of_file = serde_json::json!([content.len(), blake3::hash(&content).to_hex()[..16]]);
+        assert_eq!(serde_json::to_value(&sum).unwrap(), of_file, "{cut_fails}");
     }
 }
