@@ -303,7 +303,7 @@ impl Store for FileStore {
     async fn turn_get(&self, session: SessionId, turn: TurnId) -> Result<Option<Bytes>> {
         self.on_disk(move |folder| {
             let record = folder.read_if_there(&folder.layout.turn(session, turn), TURN_BYTES_MAX);
-            let record = record.map_err(|error| Error::disk(format_args!("to read the record of {turn}"), &error))?;
+            let record = record.map_err(|error| Error::unread(format_args!("the record of {turn}"), &error))?;
             Ok(record.and_then(unsealed))
         })
         .await

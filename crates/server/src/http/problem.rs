@@ -132,13 +132,18 @@ fn from_store(error: tenure_store::Error) -> Rejection {
         Store::NoSession(session) => unknown_session(session),
         Store::Disk { .. } => {
             tracing::error!("{error}");
-            Rejection::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "disk_refused",
-                "the disk refused a write, so nothing was done",
-                "free some space or look at the daemon's log, then repeat the request",
-            )
-            .header(header::RETRY_AFTER, "5")
+            let (detail, hint) = match error.is_of_reading() {
+                true => (
+                    "the disk refused a read, so nothing was done",
+                    "look at the daemon's log, then repeat the request",
+                ),
+                false => (
+                    "the disk refused a write, so nothing was done",
+                    "free some space or look at the daemon's log, then repeat the request",
+                ),
+            };
+            Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "disk_refused", detail, hint)
+                .header(header::RETRY_AFTER, "5")
         }
         Store::KeysFull { .. } => Rejection::new(
             StatusCode::TOO_MANY_REQUESTS,

@@ -90,7 +90,7 @@ impl Log {
         from: Place,
         expected_seq: u64,
     ) -> Result<Log> {
-        let failed = |error: io::Error| Error::disk(format_args!("to read the log of {session}"), &error);
+        let failed = |error: io::Error| Error::unread(format_args!("the log of {session}"), &error);
         let scan = scan(&*file, from, file.len().map_err(failed)?).map_err(failed)?;
         let (damage, mend) = match scan.tail {
             Tail::Clean | Tail::Torn if scan.tip.seq < expected_seq => {

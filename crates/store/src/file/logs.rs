@@ -202,9 +202,10 @@ impl Logs {
     }
 
     fn open_file(&self, session: SessionId, missing: Missing) -> Result<Log> {
-        let failed = |error: io::Error| Error::disk(format_args!("to open the log of {session}"), &error);
+        let failed = |error: io::Error| Error::disk(format_args!("the log of {session}"), &error);
+        let unread = |error: io::Error| Error::unread(format_args!("the log of {session}"), &error);
         let path = self.folder.layout.log(session);
-        let file = match self.folder.open_if_there(&path, Open::Existing).map_err(failed)? {
+        let file = match self.folder.open_if_there(&path, Open::Existing).map_err(unread)? {
             Some(file) => file,
             None if missing == Missing::Refuse => return Err(self.absent(session)),
             None => {

@@ -99,7 +99,7 @@ impl Spools {
     /// are empty, since the numbered events carry the whole text; from further on both are gone.
     pub fn read(&self, session: SessionId, turn: TurnId, pos: u64, bytes: usize) -> Result<SpoolPage> {
         let written = self.written_len(session, turn);
-        let failed = |error: io::Error| Error::disk(format_args!("to read deltas of {turn}"), &error);
+        let failed = |error: io::Error| Error::unread(format_args!("deltas of {turn}"), &error);
         let path = self.folder.layout.spool(session, turn);
         let Some(file) = self.folder.open_if_there(&path, Open::Read).map_err(failed)? else {
             return Ok(if pos == 0 { SpoolPage::Records(vec![]) } else { SpoolPage::Gone });
@@ -119,7 +119,7 @@ impl Spools {
 
     /// The sum of a spool as it lies there.
     pub fn sum(&self, session: SessionId, turn: TurnId) -> Result<Option<SpoolSum>> {
-        let failed = |error: io::Error| Error::disk(format_args!("to read deltas of {turn}"), &error);
+        let failed = |error: io::Error| Error::unread(format_args!("deltas of {turn}"), &error);
         let path = self.folder.layout.spool(session, turn);
         let Some(file) = self.folder.open_if_there(&path, Open::Read).map_err(failed)? else { return Ok(None) };
         let (bytes, hash) = file.hash_whole().map_err(failed)?;

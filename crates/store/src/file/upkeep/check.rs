@@ -27,7 +27,7 @@ const LOST: &str =
 const LEFTOVER: &str = "it is of a write that did not come to its end";
 
 pub(super) fn check(folder: &Folder, options: &CheckOptions, progress: Progress<'_>) -> Result<Check> {
-    let failed = |error: io::Error| Error::disk("to read the data folder", &error);
+    let failed = |error: io::Error| Error::unread("the data folder", &error);
     let mut checker = Checker { folder, options, rows: Rows::default(), check: Check::default() };
     let all = examine::sessions(folder).map_err(failed)?;
     if options.sessions.is_empty() {
@@ -38,7 +38,11 @@ pub(super) fn check(folder: &Folder, options: &CheckOptions, progress: Progress<
     for (done, session) in wanted.iter().enumerate() {
         progress(done as u64, wanted.len() as u64);
         if !all.contains(session) {
-            return Err(Error::NoSession(*session));
+            if !rows::lost(folder).map_err(failed)?.contains(session) {
+                return Err(Error::NoSession(*session));
+            }
+            checker.lost(*session);
+            continue;
         }
         // One that cannot be read never keeps the others from it; one that was deleted meanwhile is none.
         if let Err(error) = checker.session(*session)
@@ -80,8 +84,7 @@ impl Checker<'_> {
         self.lines(&layout.keys(), None, &line_files::is_key)?;
         self.lines(&layout.index(), None, &line_files::is_row)?;
         for session in rows::lost(self.folder)? {
-            let what = || LOST.to_owned();
-            self.find(&layout.session(session), Some(session), Level::Damage, Remedy::Repair, what);
+            self.lost(session);
         }
         if lock::is_damaged(self.folder)? {
             self.find(&layout.lock(), None, Level::Damage, Remedy::Repair, || "it does not tell who has it".into());
@@ -116,6 +119,10 @@ impl Checker<'_> {
             }
         }
         Ok(())
+    }
+
+    fn lost(&mut self, id: SessionId) {
+        self.find(&self.folder.layout.session(id), Some(id), Level::Damage, Remedy::Repair, || LOST.into());
     }
 
     fn names_in(&self, path: &Path) -> io::Result<Vec<String>> {

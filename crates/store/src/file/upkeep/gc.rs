@@ -69,7 +69,7 @@ pub struct Gc {
 }
 
 pub(super) fn plan(folder: &Folder, options: &GcOptions, progress: Progress<'_>) -> Result<Gc> {
-    let failed = |error: io::Error| Error::disk("to read the data folder", &error);
+    let failed = |error: io::Error| Error::unread("the data folder", &error);
     let mut planner = Planner { folder, options, rows: Rows::read(folder).map_err(failed)?, gc: Gc::default() };
     planner.shared().map_err(failed)?;
     let sessions = examine::sessions(folder).map_err(failed)?;
