@@ -250,6 +250,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_refused_read_is_not_called_a_write() {
+        for (what, word) in [("to read the log of x", "a read"), ("events of x", "a write")] {
+            let error = tenure_store::Error::Disk { what: what.into(), why: "input/output error".into() };
+            let detail = from_store(error).problem().detail.clone();
+            assert_eq!(detail, format!("the disk refused {word}, so nothing was done"));
+        }
+    }
+
+    #[test]
     fn refusals_keep_their_code_and_get_a_status() {
         for (code, status) in [
             ("unknown_turn", 404),
