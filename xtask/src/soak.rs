@@ -46,7 +46,7 @@ const WATCHERS: u64 = 10;
 const KILLS_SHARE: f64 = 0.45;
 const CALM_SHARE: f64 = 0.50;
 /// The calm phase has a point of rest about this often, and no fewer than the quarters that are compared.
-const REST_EVERY: Duration = Duration::from_secs(15);
+const REST_EVERY: Duration = Duration::from_secs(35);
 const RESTS_MIN: u32 = 4;
 const RESTS_MAX: u32 = 40;
 /// What a stopped daemon's processes may take to be gone.

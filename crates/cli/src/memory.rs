@@ -1,4 +1,5 @@
-//! Gives back to the system what sessions needed that have left the memory. It frees nothing that is in use.
+//! What the daemon asks of the allocator: few pools, and that what sessions needed which have left the memory goes back
+//! to the system. It frees nothing that is in use.
 
 use std::time::Duration;
 
@@ -20,6 +21,24 @@ pub async fn give_back(engine: Engine) {
         }
     }
 }
+
+/// Every thread would get a pool of its own, up to eight for each processor, each with holes that the others cannot use.
+/// One for each of those that compute is enough: what is small and short-lived does not touch a pool at all. To be called
+/// before there are threads.
+#[cfg(target_env = "gnu")]
+pub fn limit_pools(workers: usize) {
+    const M_ARENA_MAX: std::ffi::c_int = -8;
+    unsafe extern "C" {
+        // Sets a number inside the allocator, under its own lock.
+        safe fn mallopt(parameter: std::ffi::c_int, value: std::ffi::c_int) -> std::ffi::c_int;
+    }
+    // A refusal leaves the default.
+    mallopt(M_ARENA_MAX, workers.try_into().unwrap_or(std::ffi::c_int::MAX));
+}
+
+/// Other allocators have pools of another kind.
+#[cfg(not(target_env = "gnu"))]
+pub fn limit_pools(_workers: usize) {}
 
 /// The allocator keeps freed memory for later, in each of its arenas: after ten thousand sessions that is most of it.
 #[cfg(target_env = "gnu")]

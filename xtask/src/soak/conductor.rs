@@ -18,10 +18,9 @@ use crate::daemon::{Daemon, is_alive};
 
 /// An idle session leaves the daemon's memory after this long.
 pub const IDLE_EVICT: Duration = Duration::from_millis(700);
-/// At a point of rest all sessions have been put out of memory, and all that this takes is done.
-const REST: Duration = Duration::from_millis(2200);
-/// Two of the rests are longer than a thread of the daemon may stay idle before it ends.
-const LONG_REST: Duration = Duration::from_millis(11_500);
+/// At a point of rest all sessions have been put out of memory, and all that follows from it is done: every ten seconds
+/// the daemon gives memory back, and after as many idle threads and supervisors end.
+const REST: Duration = Duration::from_millis(12_500);
 /// Between two rests.
 const LOAD_MIN: Duration = Duration::from_secs(4);
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
@@ -138,9 +137,8 @@ impl<'w> Conductor<'w> {
                     under_load.extend(this.sample());
                 }
             })?;
-            let ends_a_quarter = [rests * 3 / 4, rests].contains(&(number + 1));
             let resting = Instant::now();
-            at_rest.push(self.sample_at_rest(if ends_a_quarter { LONG_REST } else { REST })?);
+            at_rest.push(self.sample_at_rest()?);
             rest_took = resting.elapsed();
         }
         Ok((at_rest, under_load))
@@ -150,24 +148,21 @@ impl<'w> Conductor<'w> {
         Sample::of(self.daemon.as_ref()?.pid(), self.world.all_books().len())
     }
 
-    fn sample_at_rest(&mut self, rest: Duration) -> Result<Sample> {
+    fn sample_at_rest(&mut self) -> Result<Sample> {
         self.world.rest(true);
         // Visits come to their end, then what they left open does.
         while self.world.all_books().iter().any(|book| book.busy.load(std::sync::atomic::Ordering::Acquire)) {
             self.wait(Instant::now() + LOOK, |_| {})?;
         }
         settle(self.world);
-        self.wait(Instant::now() + rest, |_| {})?;
+        self.wait(Instant::now() + REST, |_| {})?;
         let sample = self.sample().context("the daemon is gone")?;
         let ledger = self.world.setup.data.join("processes");
         let (entries, marked) = (count(&ledger), process::marked(&self.world.setup.data));
         self.world.check(entries == 0, || format!("{entries} entries in {} at rest", ledger.display()));
-        // A supervisor that waits for its next order, with the first process of its namespace, stays for ten seconds.
-        let spare = if rest == LONG_REST { 0 } else { 2 };
-        let of_calls = marked.iter().filter(|process| process.is_of_a_call()).count();
-        self.world.check(of_calls == 0 && marked.len() <= spare, || {
+        self.world.check(marked.is_empty(), || {
             let marked: Vec<String> = marked.iter().map(ToString::to_string).collect();
-            format!("processes of settled calls are alive at rest: {marked:?}")
+            format!("processes are alive at rest: {marked:?}")
         });
         self.world.rest(false);
         Ok(sample)

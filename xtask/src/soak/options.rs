@@ -27,12 +27,12 @@ given; each turn is settled, each call has one result, each approval one answer;
 at most once and never without an intent, and exactly once where its outcome is known; files hold
 what was last written. On the way: no process outlives `turn_canceled`, its daemon or a rest.
 
-Growth is judged at the points of rest of the calm phase, where no turn is open, nobody watches and
-every session has been put out of memory: the median of the last quarter may be at most 5 % above
-that of the third one (of threads the least, at rests long enough for idle ones to end). Below that,
-1 MB of memory (4 MB in a run of less than about 4 minutes, which ends before the allocator has found
-its level) and 4 files, threads or processes are noise. Kept on purpose and not counted: 1 KB for each
-session made in between, its row in the list and its key, and up to 256 open logs. Memory, files,
+Growth is judged at the points of rest of the calm phase, where no turn is open, nobody watches,
+every session has been put out of memory, and the daemon has had the time to give memory back and to
+end idle threads: the median of the last quarter may be at most 5 % above that of the third one. Below
+that, 1 MB of memory (4 MB in a run of less than about 10 minutes, which ends before the allocator has
+found its level) and 4 files, threads or processes are noise. Kept on purpose and not counted: 1 KB for
+each session made in between, its row in the list and its key, and up to 256 open logs. Memory, files,
 threads and processes under load are shown, but depend on what runs at that instant. After it, 100
 watchers that never read are put on a reply of 3.5 MB: each may cost 512 KB, beside 16 copies of the
 reply for the daemon itself.

@@ -51,11 +51,6 @@ impl Process {
         self.environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes())
     }
 
-    /// Whether a tool call has started it; its supervisor is none such.
-    pub fn is_of_a_call(&self) -> bool {
-        self.environment.split(|byte| *byte == 0).any(|found| found.starts_with(b"TENURE_CALL="))
-    }
-
     fn says(&self, word: &str) -> bool {
         self.line.windows(word.len().max(1)).any(|part| part == word.as_bytes())
     }

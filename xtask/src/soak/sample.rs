@@ -74,11 +74,11 @@ pub struct Growth {
 }
 
 impl Growth {
-    fn of(samples: &[Sample], pick: impl Fn(&Sample) -> f64, middle: Middle, floor: f64, kept: f64) -> Growth {
+    fn of(samples: &[Sample], pick: impl Fn(&Sample) -> f64, floor: f64, kept: f64) -> Growth {
         let (half, quarter) = (samples.len() / 2, samples.len() / 4);
         let (third, last) = samples[half..].split_at(samples.len() - half - quarter);
         let made = median(last, &|sample| sample.sessions) - median(third, &|sample| sample.sessions);
-        let (third, last) = (middle(third, &pick), middle(last, &pick));
+        let (third, last) = (median(third, &pick), median(last, &pick));
         Growth { third, last, allowed: (third * GROWTH_PERCENT_MAX / 100.0).max(floor) + kept * made.max(0.0) }
     }
 
@@ -91,19 +91,16 @@ impl Growth {
     }
 }
 
-/// How the samples of a quarter become one number.
-type Middle = fn(&[Sample], &dyn Fn(&Sample) -> f64) -> f64;
-
-/// By name: what is judged. Threads are counted at the end of a long rest, when idle ones have ended: the least of each quarter.
+/// By name: what is judged.
 pub fn growths(samples: &[Sample]) -> [(&'static str, Growth); 4] {
     let rss_floor = if samples.len() < RESTS_FOR_RSS { RSS_FLOOR_SHORT_BYTES } else { RSS_FLOOR_BYTES };
     let few = samples.get(samples.len() / 2).is_some_and(|sample| sample.sessions < LOGS_OPEN);
     let logs = if few { 1.0 } else { 0.0 };
     [
-        ("rss", Growth::of(samples, |sample| sample.rss_bytes, median, rss_floor, KEPT_BYTES_PER_SESSION)),
-        ("fds", Growth::of(samples, |sample| sample.fds, median, COUNT_FLOOR, logs)),
-        ("threads", Growth::of(samples, |sample| sample.threads, least, COUNT_FLOOR, 0.0)),
-        ("processes", Growth::of(samples, |sample| sample.processes, median, COUNT_FLOOR, 0.0)),
+        ("rss", Growth::of(samples, |sample| sample.rss_bytes, rss_floor, KEPT_BYTES_PER_SESSION)),
+        ("fds", Growth::of(samples, |sample| sample.fds, COUNT_FLOOR, logs)),
+        ("threads", Growth::of(samples, |sample| sample.threads, COUNT_FLOOR, 0.0)),
+        ("processes", Growth::of(samples, |sample| sample.processes, COUNT_FLOOR, 0.0)),
     ]
 }
 
@@ -111,10 +108,6 @@ fn median(samples: &[Sample], pick: &dyn Fn(&Sample) -> f64) -> f64 {
     let mut values: Vec<f64> = samples.iter().map(pick).collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
-}
-
-fn least(samples: &[Sample], pick: &dyn Fn(&Sample) -> f64) -> f64 {
-    samples.iter().map(pick).fold(f64::INFINITY, f64::min)
 }
 
 #[cfg(test)]

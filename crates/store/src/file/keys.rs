@@ -32,9 +32,22 @@ struct Loaded {
     /// Where the next line goes; what stands behind it is cut first.
     len: u64,
     lines: usize,
-    by_name: HashMap<(String, String), CreateKey>,
+    by_name: HashMap<Name, Kept>,
     /// Writing the file anew failed, and nobody knows which of the two files has the name: it is read again.
     stale: bool,
+}
+
+/// Of an endpoint and a key on it: there is no second pair with the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Name([u8; 16]);
+
+/// What is kept of a key in memory: where its line stands. Texts by the thousand, small and long-lived, would cost more
+/// than themselves, since each keeps a page from being given back.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    at: Timestamp,
+    offset: u64,
+    bytes: u32,
 }
 
 impl Keys {
@@ -43,20 +56,20 @@ impl Keys {
     }
 
     pub async fn get(&self, endpoint: &str, key: &str, now: Timestamp) -> Result<Option<CreateKey>> {
-        let name = (endpoint.to_owned(), key.to_owned());
-        self.with(now, move |_, keys| Ok(keys.fresh(&name, now).cloned())).await
+        let name = Name::of(endpoint, key);
+        self.with(now, move |_, keys| keys.fresh(name, now).map_err(failed)).await
     }
 
     pub async fn put(&self, key: CreateKey) -> Result<CreateKey> {
         let now = key.at;
         self.with(now, move |folder, keys| {
-            let name = (key.endpoint.clone(), key.key.clone());
-            if let Some(first) = keys.fresh(&name, now) {
-                return Ok(first.clone());
+            let name = Name::of(&key.endpoint, &key.key);
+            if let Some(first) = keys.fresh(name, now).map_err(failed)? {
+                return Ok(first);
             }
             keys.make_room(folder, now)?;
-            keys.append(&key).map_err(failed)?;
-            keys.by_name.insert(name, key.clone());
+            let kept = keys.append(&key).map_err(failed)?;
+            keys.by_name.insert(name, kept);
             Ok(key)
         })
         .await
@@ -91,9 +104,10 @@ impl Loaded {
                 Next::End => break lines.offset(),
                 Next::Torn { offset } => break offset,
                 Next::TooLong { .. } => {}
-                Next::Line { bytes, .. } => match read_line(bytes) {
-                    Some(key) if is_fresh(&key, now) => {
-                        by_name.insert((key.endpoint.clone(), key.key.clone()), key);
+                Next::Line { offset, bytes } => match read_line(bytes) {
+                    Some(key) if is_fresh(key.at, now) => {
+                        let kept = Kept { at: key.at, offset, bytes: bytes.len() as u32 };
+                        by_name.insert(Name::of(&key.endpoint, &key.key), kept);
                     }
                     Some(_) => {}
                     None => damaged += 1,
@@ -111,8 +125,18 @@ impl Loaded {
         Ok(keys)
     }
 
-    fn fresh(&self, name: &(String, String), now: Timestamp) -> Option<&CreateKey> {
-        self.by_name.get(name).filter(|key| is_fresh(key, now))
+    fn fresh(&self, name: Name, now: Timestamp) -> io::Result<Option<CreateKey>> {
+        let Some(kept) = self.by_name.get(&name).filter(|kept| is_fresh(kept.at, now)) else { return Ok(None) };
+        let key = read_line(&self.line(kept)?).filter(|key| Name::of(&key.endpoint, &key.key) == name);
+        key.map(Some).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the line of this key has changed"))
+    }
+
+    /// A key's line without its end.
+    fn line(&self, kept: &Kept) -> io::Result<Vec<u8>> {
+        let mut line = vec![0; kept.bytes as usize];
+        let read = self.file.read_full_at(&mut line, kept.offset)?;
+        line.truncate(read);
+        Ok(line)
     }
 
     fn is_mostly_stale(&self) -> bool {
@@ -123,7 +147,7 @@ impl Loaded {
         if self.by_name.len() < KEYS_MAX {
             return Ok(());
         }
-        self.by_name.retain(|_, key| is_fresh(key, now));
+        self.by_name.retain(|_, kept| is_fresh(kept.at, now));
         if self.is_mostly_stale() {
             self.compact(folder).map_err(failed)?;
         }
@@ -133,7 +157,7 @@ impl Loaded {
         }
     }
 
-    fn append(&mut self, key: &CreateKey) -> io::Result<()> {
+    fn append(&mut self, key: &CreateKey) -> io::Result<Kept> {
         let line = line_of(key)?;
         if line.len() > KEY_LINE_BYTES_MAX + 1 {
             // It would be passed over by the next life.
@@ -150,20 +174,24 @@ impl Loaded {
             let _ = self.file.set_len(self.len);
             return Err(error);
         }
+        let kept = Kept { at: key.at, offset: self.len, bytes: line.len() as u32 - 1 };
         self.len += line.len() as u64;
         self.lines += 1;
-        Ok(())
+        Ok(kept)
     }
 
     fn compact(&mut self, folder: &Folder) -> io::Result<()> {
-        let mut content = Vec::new();
-        for key in self.by_name.values() {
-            content.extend_from_slice(&line_of(key)?);
+        let (mut content, mut by_name) = (Vec::new(), HashMap::with_capacity(self.by_name.len()));
+        for (name, kept) in &self.by_name {
+            by_name.insert(*name, Kept { offset: content.len() as u64, ..*kept });
+            content.extend_from_slice(&self.line(kept)?);
+            content.push(b'\n');
         }
         self.stale = true;
         folder.replace(&folder.layout.keys(), &[&content], Keep::Synced)?;
         self.file = folder.disk.open(&folder.layout.keys(), Open::Existing)?;
         self.stale = false;
+        self.by_name = by_name;
         self.len = content.len() as u64;
         self.lines = self.by_name.len();
         Ok(())
@@ -186,8 +214,18 @@ pub(crate) fn read_line(line: &[u8]) -> Option<CreateKey> {
     }
 }
 
-fn is_fresh(key: &CreateKey, now: Timestamp) -> bool {
-    now.ms().saturating_sub(key.at.ms()) < KEY_KEPT_MS
+impl Name {
+    fn of(endpoint: &str, key: &str) -> Name {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&(endpoint.len() as u64).to_le_bytes()).update(endpoint.as_bytes()).update(key.as_bytes());
+        let mut name = [0; 16];
+        hasher.finalize_xof().fill(&mut name);
+        Name(name)
+    }
+}
+
+fn is_fresh(at: Timestamp, now: Timestamp) -> bool {
+    now.ms().saturating_sub(at.ms()) < KEY_KEPT_MS
 }
 
 fn failed(error: io::Error) -> Error {

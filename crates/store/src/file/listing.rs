@@ -270,7 +270,7 @@ impl Rows {
     }
 
     fn put(&mut self, row: Row, waits: bool) {
-        let entry = Entry {
+        let mut entry = Entry {
             id: row.id,
             created_at: row.created_at,
             updated_at: row.updated_at,
@@ -284,7 +284,10 @@ impl Rows {
             waits,
         };
         match self.entries.binary_search_by_key(&entry.id, |known| known.id) {
-            Ok(at) => self.entries[at] = entry,
+            Ok(at) => {
+                entry.keep_place_of(&mut self.entries[at]);
+                self.entries[at] = entry;
+            }
             Err(at) => self.entries.insert(at, entry),
         }
     }
@@ -310,6 +313,17 @@ impl Rows {
 }
 
 impl Entry {
+    /// Texts that did not change stay where they are: small pieces that live long, put somewhere new with each turn, would
+    /// keep page after page from being given back.
+    fn keep_place_of(&mut self, before: &mut Entry) {
+        if self.title == before.title {
+            self.title = before.title.take();
+        }
+        if self.labels == before.labels {
+            self.labels = std::mem::take(&mut before.labels);
+        }
+    }
+
     /// Whether nothing has changed but that another turn has begun.
     fn only_begins(&self, row: &Row) -> bool {
         let same =
