@@ -23,7 +23,7 @@ Exit codes:
        a start failed
     2  the command line or the configuration is wrong
     3  the daemon cannot be reached or started
-    4  the daemon refused the request, or does not have what it names; the
+    4  the daemon refused the request, or what it names is not there; the
        message names the code
     5  the data folder is damaged: found by `store check`, or left by
        `store repair`; or the session that was read is, and not all of it could

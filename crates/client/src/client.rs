@@ -373,6 +373,12 @@ pub struct Archive {
 }
 
 impl Archive {
+    /// What it lacks; nothing, where an older daemon does not say.
+    pub fn missing(&self) -> wire::Missing {
+        let said = self.response.headers().get(wire::MISSING).and_then(|said| said.to_str().ok());
+        said.and_then(wire::Missing::from_header).unwrap_or_default()
+    }
+
     /// The next piece; `None` at the end. A connection that broke is an error, never an end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         self.response.chunk().await.map_err(|error| Error::unreachable(&self.address, &error))

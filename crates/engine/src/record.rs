@@ -10,7 +10,7 @@ use tenure_core::{
     session::{Session, TurnStatus},
     time::Timestamp,
 };
-use tenure_store::{Limit, Store};
+use tenure_store::{Limit, SpoolSum, Store};
 
 use crate::Error;
 
@@ -42,6 +42,9 @@ pub struct TurnRecord {
     pub cost_micro_usd: Option<MicroUsd>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<String>,
+    /// What tells the deltas of a settled turn from others, for `store check`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spool: Option<SpoolSum>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -124,6 +127,7 @@ impl TurnRecord {
             spent: Spent::default(),
             cost_micro_usd: Some(0),
             left: Vec::new(),
+            spool: None,
         })
     }
 

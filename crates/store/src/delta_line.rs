@@ -1,5 +1,5 @@
-//! A delta as a line of its turn's spool: as lean as can be. It has no sum: there are many of them, they are written while
-//! somebody waits, and the log holds the whole text once it is complete. Pure.
+//! A delta as a line of its turn's spool: as lean as can be. It has no sum: there are many of them, and they are written
+//! while somebody waits. The finished spool has one, in the record of its turn. Pure.
 
 use tenure_core::{delta::Delta, ids::TurnId};
 

@@ -4,15 +4,15 @@
 use std::{
     fs::{DirBuilder, File, OpenOptions, TryLockError},
     io,
-    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt},
     path::Path,
     time::UNIX_EPOCH,
 };
 
 use rustix::fs::OFlags;
 
-/// How much is read and written at a time by `sync_again`.
-const AGAIN_BYTES: usize = 64 << 10;
+/// How much is read at a time.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// How a file is opened. Every way but `Read` allows writing too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +76,8 @@ pub(crate) trait DiskFile: Send + Sync {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     fn set_len(&self, bytes: u64) -> io::Result<()>;
     fn len(&self) -> io::Result<u64>;
+    /// Whether it still has a name: what is written to a file without one is gone when it is closed.
+    fn has_name(&self) -> io::Result<bool>;
     /// Makes the content survive a power cut.
     fn sync(&self) -> io::Result<()>;
     /// Takes the file for this process until it is closed; false if another has it.
@@ -100,7 +102,7 @@ impl dyn DiskFile + '_ {
     /// Hands all bytes from `from` on to the operating system once more, and syncs them. A sync that failed, in this life
     /// or the one before, leaves bytes that are shown, that are not on the disk, and that no later sync would write.
     pub fn sync_again(&self, from: u64) -> io::Result<()> {
-        let mut chunk = vec![0; AGAIN_BYTES.min(usize::try_from(self.len()?).unwrap_or(AGAIN_BYTES))];
+        let mut chunk = vec![0; CHUNK_BYTES.min(usize::try_from(self.len()?).unwrap_or(CHUNK_BYTES))];
         let mut at = from;
         loop {
             let read = self.read_full_at(&mut chunk, at)?;
@@ -108,6 +110,19 @@ impl dyn DiskFile + '_ {
                 return self.sync();
             }
             self.write_all_at(&chunk[..read], at)?;
+            at += read as u64;
+        }
+    }
+
+    /// The length and the hash of the whole content, in bounded memory.
+    pub fn hash_whole(&self) -> io::Result<(u64, blake3::Hash)> {
+        let (mut hasher, mut chunk, mut at) = (blake3::Hasher::new(), vec![0; CHUNK_BYTES], 0);
+        loop {
+            let read = self.read_full_at(&mut chunk, at)?;
+            if read == 0 {
+                return Ok((at, hasher.finalize()));
+            }
+            hasher.update(&chunk[..read]);
             at += read as u64;
         }
     }
@@ -227,6 +242,10 @@ impl DiskFile for OsFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() > 0)
     }
 
     fn sync(&self) -> io::Result<()> {

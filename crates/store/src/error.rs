@@ -4,6 +4,9 @@ use std::{fmt, io};
 
 use tenure_core::ids::SessionId;
 
+/// What is said of reading begins so.
+const READING: &str = "to read ";
+
 /// Why the store could not do something. The world's fault, never the asker's.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
@@ -18,7 +21,7 @@ pub enum Error {
     /// A line further up the log is bad: the session can be read up to it, and not written.
     #[error("the log of {session} is damaged after event {seq}: {why}")]
     Damaged { session: SessionId, seq: u64, why: String },
-    /// A write or sync failed; the session is closed for writing until a retry succeeds.
+    /// A write or sync failed, and the session is closed for writing until a retry succeeds; or something cannot be read.
     #[error("the disk refused {what}: {why}")]
     Disk { what: String, why: String },
     /// What was said to be lines of a log is none.
@@ -37,6 +40,16 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// The disk did not give what was kept.
+    pub(crate) fn unread(what: impl fmt::Display, why: &io::Error) -> Self {
+        Error::disk(format_args!("{READING}{what}"), why)
+    }
+
+    /// Whether the disk refused to be read, and nothing was written.
+    pub fn is_of_reading(&self) -> bool {
+        matches!(self, Error::Disk { what, .. } if what.starts_with(READING))
+    }
+
     /// The disk said no.
     pub(crate) fn disk(what: impl fmt::Display, why: &io::Error) -> Self {
         Error::Disk { what: what.to_string(), why: why.to_string() }

@@ -14,8 +14,8 @@ use tokio::sync::watch;
 
 use self::disk::FaultyDisk;
 use crate::{
-    Blob, CreateKey, Epoch, FileStore, Head, Limit, Result, Row, Snapshot, SpoolPage, Stage, Store, StoredEvent,
-    SweepReport,
+    Blob, CreateKey, Epoch, FileStore, Head, Limit, Result, Row, Snapshot, SpoolPage, SpoolSum, Stage, Store,
+    StoredEvent, SweepReport,
 };
 
 mod content;
@@ -181,7 +181,7 @@ impl Store for FaultyStore {
     async fn spool_read(&self, session: SessionId, turn: TurnId, pos: u64, bytes: usize) -> Result<SpoolPage> {
         self.inner.spool_read(session, turn, pos, bytes).await
     }
-    async fn spool_close(&self, session: SessionId, turn: TurnId) -> Result<()> {
+    async fn spool_close(&self, session: SessionId, turn: TurnId) -> Result<Option<SpoolSum>> {
         self.inner.spool_close(session, turn).await
     }
     async fn snapshot_put(&self, session: SessionId, snapshot: Snapshot) -> Result<()> {

@@ -26,12 +26,12 @@ use self::{
     log::Log,
     logs::Logs,
     marks::Marks,
-    spool::Spools,
+    spool::{Spools, Summed},
     stage::FileStage,
     sweep::Sweeper,
 };
 use crate::{
-    Blob, CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, Stage, Store, StoredEvent,
+    Blob, CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, SpoolSum, Stage, Store, StoredEvent,
     SweepReport,
     disk::{Disk, OsDisk},
     inbox::Inbox,
@@ -251,9 +251,14 @@ impl Store for FileStore {
         blocking(move || spools.read(session, turn, pos, bytes)).await
     }
 
-    async fn spool_close(&self, session: SessionId, turn: TurnId) -> Result<()> {
-        self.spools.close(session, turn);
-        Ok(())
+    async fn spool_close(&self, session: SessionId, turn: TurnId) -> Result<Option<SpoolSum>> {
+        match self.spools.close(session, turn) {
+            Summed::Known(sum) => Ok(sum),
+            Summed::Unknown => {
+                let spools = self.spools.clone();
+                blocking(move || spools.sum(session, turn)).await
+            }
+        }
     }
 
     async fn snapshot_put(&self, session: SessionId, snapshot: Snapshot) -> Result<()> {
@@ -298,7 +303,7 @@ impl Store for FileStore {
     async fn turn_get(&self, session: SessionId, turn: TurnId) -> Result<Option<Bytes>> {
         self.on_disk(move |folder| {
             let record = folder.read_if_there(&folder.layout.turn(session, turn), TURN_BYTES_MAX);
-            let record = record.map_err(|error| Error::disk(format_args!("to read the record of {turn}"), &error))?;
+            let record = record.map_err(|error| Error::unread(format_args!("the record of {turn}"), &error))?;
             Ok(record.and_then(unsealed))
         })
         .await
@@ -408,8 +413,9 @@ impl Store for FileStore {
         self.inbox.take(session);
         self.tails.wake(session);
         if let Err(error) = self.listing.purge(session).await {
-            // The session is gone all the same, and rows of what is not there are passed over.
+            // The session is gone all the same. What is in the trash says so until the next start tells the listing.
             self.folder.notices.add(format!("the listing was not told that {session} is gone: {error}"));
+            return Ok(());
         }
         self.on_disk(move |folder| {
             trash::delete(folder, session);

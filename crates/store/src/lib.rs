@@ -22,6 +22,7 @@ mod memory;
 mod name;
 mod notices;
 mod seal;
+mod spool_sum;
 mod staged;
 mod tails;
 
@@ -32,6 +33,7 @@ pub use file::{Durability, FileStore, Options, upkeep};
 pub use line::{LogReader, LogWriter};
 pub use memory::MemoryStore;
 pub use name::is_blob_name;
+pub use spool_sum::SpoolSum;
 
 /// The narrow door to durable memory. An implementer must keep these:
 /// - `append` is all or nothing and synced before it returns (with `durability = power`); no reader sees an event before that.
@@ -72,13 +74,15 @@ pub trait Store: Send + Sync + 'static {
     async fn spool_append(&self, session: SessionId, turn: TurnId, deltas: &[Delta]) -> Result<Vec<u64>>;
     /// Records after `pos`, up to about `bytes`. A torn last record is not returned; it is cut by the next append.
     async fn spool_read(&self, session: SessionId, turn: TurnId, pos: u64, bytes: usize) -> Result<SpoolPage>;
-    /// The turn has settled: its spool is closed, and deleted by `sweep` when its time is over.
-    async fn spool_close(&self, session: SessionId, turn: TurnId) -> Result<()>;
+    /// The turn has settled: its spool is closed, and deleted by `sweep` when its time is over. Gives what tells it from one
+    /// that has changed, for the turn's record; `None` where nothing was spooled.
+    async fn spool_close(&self, session: SessionId, turn: TurnId) -> Result<Option<SpoolSum>>;
 
     async fn snapshot_put(&self, session: SessionId, snapshot: Snapshot) -> Result<()>;
     /// `None` also when it is damaged or ahead of the log.
     async fn snapshot_get(&self, session: SessionId) -> Result<Option<Snapshot>>;
-    /// The turn's record, a projection (S3); unsynced.
+    /// The turn's record, a projection (S3); unsynced. A JSON object whose `seq` is the last event it holds and whose
+    /// `spool`, if it is there, is what `spool_close` gave.
     async fn turn_put(&self, session: SessionId, turn: TurnId, record: Bytes) -> Result<()>;
     async fn turn_get(&self, session: SessionId, turn: TurnId) -> Result<Option<Bytes>>;
 

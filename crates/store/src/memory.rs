@@ -18,8 +18,8 @@ use tenure_core::{
 use tokio::sync::watch;
 
 use crate::{
-    Blob, CUT, CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, SpoolRecord, Stage, Store,
-    StoredEvent, SweepReport, delta_line,
+    Blob, CUT, CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, SpoolRecord, SpoolSum, Stage,
+    Store, StoredEvent, SweepReport, delta_line,
     inbox::Inbox,
     line,
     line::{LogReader, Place},
@@ -289,13 +289,19 @@ impl Store for MemoryStore {
         Ok(SpoolPage::Records(records[from..].iter().take_while(fits).cloned().collect()))
     }
 
-    async fn spool_close(&self, session: SessionId, turn: TurnId) -> Result<()> {
+    async fn spool_close(&self, session: SessionId, turn: TurnId) -> Result<Option<SpoolSum>> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let now = Timestamp::from_ms(u64::try_from(now).unwrap_or(u64::MAX));
-        if let Some(spool) = self.state().sessions.get_mut(&session).and_then(|session| session.spools.get_mut(&turn)) {
-            spool.closed_at = Some(now);
+        let mut state = self.state();
+        let spool = state.sessions.get_mut(&session).and_then(|session| session.spools.get_mut(&turn));
+        let Some(spool) = spool else { return Ok(None) };
+        spool.closed_at = Some(now);
+        // The bytes are made as for a file, so that the sum is the same.
+        let mut content = Vec::new();
+        for record in &spool.records {
+            content.extend(delta_line::encode(&record.delta, turn)?);
         }
-        Ok(())
+        Ok((!content.is_empty()).then(|| SpoolSum::of(&content)))
     }
 
     async fn snapshot_put(&self, session: SessionId, snapshot: Snapshot) -> Result<()> {

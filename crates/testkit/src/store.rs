@@ -14,7 +14,7 @@ use tenure_core::{
     time::Timestamp,
 };
 use tenure_store::{
-    Blob, CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, Stage, Store, StoredEvent,
+    Blob, CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, SpoolSum, Stage, Store, StoredEvent,
     SweepReport,
 };
 use tokio::sync::watch;
@@ -154,7 +154,7 @@ impl Store for UnwillingStore {
     async fn spool_read(&self, session: SessionId, turn: TurnId, pos: u64, bytes: usize) -> Result<SpoolPage> {
         self.inner.spool_read(session, turn, pos, bytes).await
     }
-    async fn spool_close(&self, session: SessionId, turn: TurnId) -> Result<()> {
+    async fn spool_close(&self, session: SessionId, turn: TurnId) -> Result<Option<SpoolSum>> {
         self.inner.spool_close(session, turn).await
     }
     async fn snapshot_put(&self, session: SessionId, snapshot: Snapshot) -> Result<()> {

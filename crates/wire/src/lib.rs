@@ -5,6 +5,7 @@
 mod access;
 mod daemon;
 mod event;
+mod missing;
 mod object;
 mod policy;
 mod problem;
@@ -16,6 +17,7 @@ mod schema;
 pub use access::{Login, NewLogin, NewToken, RotateToken, TokenList, TokenMade, TokenRevoked, TokenView};
 pub use daemon::DaemonInfo;
 pub use event::{Actor, Event};
+pub use missing::{MISSING, Missing};
 pub use policy::{
     ApprovalPolicy, Budgets, CompactionPolicy, Nullable, PatchReview, Policy, RecoveryPolicy, Resume, Rule, RuleAction,
     ToolKind, VerifyPolicy,

@@ -226,11 +226,13 @@ fn session(context: &Context, given: &str) -> anyhow::Result<SessionId> {
     found.retain(|session| session.to_string().starts_with(given));
     match found[..] {
         [session] => Ok(session),
-        [] => {
-            Err(Problem::usage(format!("there is no session {given}"), "list them with `tenure sessions --all`").into())
-        }
+        [] => Err(unknown(format!("there is no session {given}"))),
         _ => Err(Problem::usage(format!("{given} fits {} sessions", found.len()), "give more of its id").into()),
     }
+}
+
+fn unknown(message: String) -> anyhow::Error {
+    Problem::refused("unknown_session", message, "list them with `tenure sessions --all`").into()
 }
 
 fn problem(error: Error) -> anyhow::Error {
@@ -239,7 +241,7 @@ fn problem(error: Error) -> anyhow::Error {
             Problem::failed("locked", error.to_string(), "end the daemon with `tenure stop` first").into()
         }
         Error::NoFolder(_) => Problem::usage(error.to_string(), "say where it is with --data DIR").into(),
-        Error::NoSession(_) => Problem::usage(error.to_string(), "list them with `tenure sessions --all`").into(),
+        Error::NoSession(_) => unknown(error.to_string()),
         Error::Disk { .. } => Problem::failed("disk_refused", error.to_string(), data::REFUSED).into(),
         other => Problem::failed("store", other.to_string(), "`tenure doctor` looks for what is wrong").into(),
     }

@@ -75,7 +75,7 @@ fn a_folder_in_use_can_be_checked_and_not_changed() {
         assert!(refused["hint"].as_str().unwrap().contains("tenure stop"));
         folder.tenure(&["store", command, "--dry-run"]).exits(0);
     }
-    folder.tenure(&["store", "check", "sess_nothing"]).exits(2);
+    folder.tenure(&["store", "check", "sess_nothing"]).exits(4);
     folder.tenure(&["store", "gc", "--older-than", "soon"]).exits(2);
 }
 
@@ -86,8 +86,7 @@ fn a_changed_bit_in_any_file_is_found_and_put_right() {
     folder.tenure(&["stop"]).exits(0);
     let before = events_in_log(&folder, &session);
     let mut files = files(&folder, &session);
-    // Lines of a spool have no sum.
-    files.retain(|file| file.extension().is_none_or(|end| end != "log"));
+    assert!(files.iter().any(|file| file.extension().is_some_and(|end| end == "log")), "{files:?}");
     assert!(files.iter().any(|file| file.ends_with("session.json")), "{files:?}");
     assert!(files.iter().filter(|file| file.components().any(|part| part.as_os_str() == "artifacts")).count() == 2);
     files.extend(
@@ -253,6 +252,54 @@ fn a_session_that_lost_its_beginning_can_still_be_read() {
     folder.tenure(&["stop"]).exits(0);
     folder.tenure(&["store", "gc", "--sessions-ended-before", "0s"]).exits(0);
     assert!(!path(&folder, &session, "").exists());
+}
+
+/// A folder that is removed under a daemon takes the session with it: nothing is answered that would be lost.
+#[test]
+fn a_session_whose_folder_is_removed_is_told_as_lost() {
+    let folder = Folder::new();
+    let (gone, kept) = (rich(&folder), rich(&folder));
+    fs::remove_dir_all(path(&folder, &gone, "")).unwrap();
+    let refused = folder.tenure(&["ask", "more", "--session", &gone, "--json"]).exits(4).error();
+    assert_eq!(refused["code"], "unknown_session", "{refused}");
+    let told = folder.tenure(&["doctor"]).stdout;
+    assert!(told.contains(&format!("the log of {gone} was removed while it was in use")), "{told}");
+    folder.tenure(&["ask", "more", "--session", &kept]).exits(0);
+    for arguments in [&["store", "check", "--json"][..], &["store", "check", &gone, "--json"]] {
+        let found = folder.tenure(arguments).exits(5).json();
+        let finding =
+            found["findings"].as_array().unwrap().iter().find(|finding| finding["level"] == "damage").unwrap();
+        assert_eq!((&finding["session_id"], &finding["remedy"]), (&json!(gone), &json!("repair")), "{found}");
+        assert!(finding["what"].as_str().unwrap().starts_with("the whole session is gone"), "{found}");
+    }
+    folder.tenure(&["stop"]).exits(0);
+    let done = folder.tenure(&["store", "repair", "--json"]).exits(0).json();
+    assert_eq!(done["actions"][0]["what"], "the whole session is gone: taken out of the listing", "{done}");
+    check(&folder).exits(0);
+    folder.tenure(&["store", "check", &gone]).exits(4);
+    let listed = folder.tenure(&["sessions", "--json"]).exits(0).json();
+    assert_eq!(listed["sessions"].as_array().unwrap().len(), 1);
+}
+
+/// Whoever keeps a session in a file is told what is not in it.
+#[test]
+fn an_export_says_what_it_lacks() {
+    let folder = Folder::new();
+    let session = rich(&folder);
+    let export = |to: &str, more: &[&str]| {
+        folder.tenure(&[&["session", "export", &session, "--force", "--output", to], more].concat()).exits(0)
+    };
+    assert_eq!(export("whole.tar.gz", &[]).stderr, "");
+    assert_eq!(export("whole.tar.gz", &["--json"]).json().get("missing"), None);
+    let lost =
+        files(&folder, &session).into_iter().find(|file| file.to_string_lossy().contains("/artifacts/")).unwrap();
+    fs::remove_file(&lost).unwrap();
+    let name = lost.strip_prefix(path(&folder, &session, "")).unwrap().display().to_string();
+    let says = format!("{name} was lost or changed on the disk, and is not in it.\n");
+    assert_eq!(export("part.tar.gz", &[]).stderr, says);
+    let told = export("part.tar.gz", &["--json"]);
+    assert_eq!(told.stderr, says);
+    assert_eq!(told.json()["missing"], json!({ "count": 1, "names": [name] }));
 }
 
 /// A folder of somebody else's is not one that is missing.

@@ -185,6 +185,8 @@ fn exit_codes_are_as_the_table_says() {
         (&["session", "import", "it.tar.gz"], 4, "session_exists"),
         (&["token", "revoke", "nobody"], 4, "unknown_token"),
         (&["token", "add", "NOT OK"], 4, "bad_token_name"),
+        (&["store", "check", WHOLE], 4, "unknown_session"),
+        (&["store", "check", "sess_nope"], 4, "unknown_session"),
         // The command line is wrong.
         (&["session", "show", "sess_1"], 2, "usage"),
         (&["session", "show", &session[..8]], 2, "usage"),
@@ -198,7 +200,6 @@ fn exit_codes_are_as_the_table_says() {
         (&["stop", "--wait", "x"], 2, "usage"),
         (&["session", "purge", &session], 2, "usage"),
         (&["session", "export", &session, "-o", ".", "--force"], 2, "usage"),
-        (&["store", "check", WHOLE], 2, "usage"),
         (&["store", "gc", "--older-than", "soon"], 2, "usage"),
         (&["serve", "--listen", "box.example:1"], 2, "usage"),
         (&["serve", "--log-file", "nowhere/log"], 2, "usage"),

@@ -36,15 +36,16 @@ impl Warm {
         let store = self.shared.parts.store.clone();
         for turn in std::mem::take(&mut self.touched) {
             // A turn that began in an earlier life of this session is read from the log.
-            let Ok(Some(record)) = self.record_of(turn).await else { continue };
+            let Ok(Some(mut record)) = self.record_of(turn).await else { continue };
+            if record.status.is_settled() {
+                // Nothing is spooled for it any more. Without its sum the record is good all the same.
+                record.spool = store.spool_close(self.id, turn).await.ok().flatten();
+                self.records.remove(&turn);
+            }
             if let Ok(json) = serde_json::to_vec(&record)
                 && let Err(error) = store.turn_put(self.id, turn, Bytes::from(json)).await
             {
                 tracing::debug!("the record of {turn} was not written: {error}");
-            }
-            if record.status.is_settled() {
-                self.records.remove(&turn);
-                let _ = store.spool_close(self.id, turn).await;
             }
         }
         self.put_row().await;

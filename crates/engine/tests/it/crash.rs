@@ -13,7 +13,7 @@ use tenure_core::{
     session::{AUTO_RESUMES_MAX, Phase, Session, TurnStatus},
     tool::ToolKind,
 };
-use tenure_engine::{Error, RecordStatus, Wanted};
+use tenure_engine::{Error, RecordStatus, TurnRecord, Wanted};
 use tenure_store::MemoryStore;
 use tenure_testkit::{Rig, RigSetup, TestTool, UnwillingStore, trusting};
 
@@ -228,6 +228,8 @@ async fn a_record_that_was_left_behind_by_the_log_is_brought_up_to_it() {
     // The record is unsynced: a crash may leave the one from before.
     rig.store().turn_put(session, turn, stale).await.unwrap();
     rig.restart().await;
+    // The sum of the deltas is of the record alone: the log does not hold it.
+    let record = TurnRecord { spool: None, ..record };
     assert_eq!(rig.engine.turn(session, turn, None).await.unwrap(), record);
 }
 

@@ -36,6 +36,33 @@ async fn the_deltas_of_the_named_attempt_are_its_text_and_tell_their_place() {
     assert_eq!(joined, text);
 }
 
+/// The record of a settled turn tells its deltas from others, whatever was streamed.
+#[tokio::test(start_paused = true)]
+async fn the_record_of_a_settled_turn_has_the_sum_of_its_deltas() {
+    let tool = TestTool::new("look", ToolKind::Read).showing(&["a", "b"]).shared();
+    let steps = json!([
+        {"do": [{"text": "Looking."}, {"call": {"name": "look", "input": {"path": "x"}}, "chunk": 4, "pause_ms": 1}]},
+        {"do": [{"text": "Seen, and told.", "chunk": 3}]},
+        {"do": [{"error": {"kind": "auth", "message": "no"}}]}
+    ]);
+    let rig = Rig::steps(steps).tool(&tool).start().await;
+    let session = rig.create().await;
+    for has_deltas in [true, false] {
+        let turn = rig.ask(session, "hi").await.id;
+        let kept = loop {
+            let kept = rig.store().turn_get(session, turn).await.unwrap().unwrap();
+            let kept: serde_json::Value = serde_json::from_slice(&kept).unwrap();
+            if kept["status"] != "running" {
+                break kept;
+            }
+            tokio::task::yield_now().await;
+        };
+        let sum = rig.store().spool_close(session, turn).await.unwrap();
+        assert_eq!(sum.is_some(), has_deltas, "{kept}");
+        assert_eq!(kept.get("spool"), sum.map(|sum| json!(sum)).as_ref(), "{kept}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn tools_thinking_and_arguments_are_part_of_the_stream() {
     let tool = TestTool::new("look", ToolKind::Read).showing(&["a", "b"]).shared();

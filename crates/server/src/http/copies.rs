@@ -8,7 +8,7 @@ use std::{
 use axum::{
     body::Body,
     extract::{Request, State},
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, HeaderName, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use bytes::{Buf, Bytes};
@@ -30,6 +30,7 @@ use super::{
 };
 use crate::access::caller::Caller;
 
+const MISSING: HeaderName = HeaderName::from_static(wire::MISSING);
 /// Pieces of an upload that may wait to be unpacked.
 const PIECES_MAX: usize = 8;
 /// What an archive may be said to be.
@@ -65,6 +66,7 @@ pub(crate) async fn export(
     _: Params<Nothing>,
 ) -> Result<Response, Rejection> {
     let export = app.engine.export(session).await?;
+    let missing = wire::Missing::new(&export.manifest.missing).to_header();
     let pieces = futures::stream::unfold((export, caller.life), |(mut export, life)| async {
         let piece = tokio::select! {
             biased;
@@ -75,6 +77,7 @@ pub(crate) async fn export(
         Some((piece.inspect_err(|error| tracing::warn!("an export was cut: {error}")), (export, life)))
     });
     let head = [
+        (MISSING, missing),
         (header::CONTENT_TYPE, wire::ARCHIVE.to_owned()),
         (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{session}.tar.gz\"")),
     ];

@@ -140,13 +140,18 @@ fn from_store(error: tenure_store::Error) -> Rejection {
         Store::NoSession(session) => unknown_session(session),
         Store::Disk { .. } => {
             tracing::error!("{error}");
-            Rejection::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "disk_refused",
-                "the disk refused a write, so nothing was done",
-                "free some space or look at the daemon's log, then repeat the request",
-            )
-            .header(header::RETRY_AFTER, "5")
+            let (detail, hint) = match error.is_of_reading() {
+                true => (
+                    "the disk refused a read, so nothing was done",
+                    "look at the daemon's log, then repeat the request",
+                ),
+                false => (
+                    "the disk refused a write, so nothing was done",
+                    "free some space or look at the daemon's log, then repeat the request",
+                ),
+            };
+            Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "disk_refused", detail, hint)
+                .header(header::RETRY_AFTER, "5")
         }
         Store::KeysFull { .. } => Rejection::new(
             StatusCode::TOO_MANY_REQUESTS,
@@ -253,6 +258,15 @@ pub(crate) fn internal(cause: &str) -> Rejection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_read_is_not_called_a_write() {
+        for (what, word) in [("to read the log of x", "a read"), ("events of x", "a write")] {
+            let error = tenure_store::Error::Disk { what: what.into(), why: "input/output error".into() };
+            let detail = from_store(error).problem().detail.clone();
+            assert_eq!(detail, format!("the disk refused {word}, so nothing was done"));
+        }
+    }
 
     #[test]
     fn refusals_keep_their_code_and_get_a_status() {

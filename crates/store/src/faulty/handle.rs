@@ -9,7 +9,7 @@ use std::{
 use super::{
     Harm, Point,
     content::Change,
-    disk::{State, lock},
+    disk::{Entry, State, lock},
 };
 use crate::disk::DiskFile;
 
@@ -69,6 +69,10 @@ impl DiskFile for Handle {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.state().files[self.file].live.len() as u64)
+    }
+
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(self.state().names.values().any(|entry| *entry == Entry::File(self.file)))
     }
 
     fn sync(&self) -> io::Result<()> {

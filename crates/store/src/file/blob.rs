@@ -38,7 +38,7 @@ pub(crate) fn get(folder: &Folder, session: SessionId, name: &str) -> Result<Opt
         Ok(false) => Ok(None),
         Err(error) => Err(error),
     };
-    Ok(content.map_err(|error| failed(name, &error))?.map(Bytes::from))
+    Ok(content.map_err(|error| unread(name, &error))?.map(Bytes::from))
 }
 
 /// Whether it is a file of ours: no link on the way to it, and nothing that only looks like one.
@@ -64,10 +64,10 @@ pub(crate) fn list(folder: &Folder, session: SessionId, below: &str) -> Result<V
     let base = folder.layout.session(session);
     folder.disk.stat(&base).map_err(|error| match is_missing(&error) {
         true => Error::NoSession(session),
-        false => failed(below, &error),
+        false => unread(below, &error),
     })?;
     let mut found = Vec::new();
-    gather(folder, &base, below, &mut found).map_err(|error| failed(below, &error))?;
+    gather(folder, &base, below, &mut found).map_err(|error| unread(below, &error))?;
     found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
 }
@@ -113,4 +113,8 @@ fn make_parents(folder: &Folder, base: &Path, name: &str) -> io::Result<Vec<Path
 
 fn failed(name: &str, error: &io::Error) -> Error {
     Error::disk(format_args!("the blob {name}"), error)
+}
+
+fn unread(name: &str, error: &io::Error) -> Error {
+    Error::unread(format_args!("the blob {name}"), error)
 }

@@ -97,6 +97,11 @@ impl Layout {
         self.spools(session).join(format!("{turn}.log"))
     }
 
+    /// The turn whose record has this file name.
+    pub fn turn_of_record(name: &str) -> Option<TurnId> {
+        name.strip_suffix(".json")?.parse().ok()
+    }
+
     /// The turn whose spool has this file name.
     pub fn turn_of_spool(name: &str) -> Option<TurnId> {
         name.strip_suffix(".log")?.parse().ok()

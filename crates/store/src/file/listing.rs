@@ -21,7 +21,9 @@ use crate::{
 mod rebuild;
 mod row_line;
 
-use row_line::{Said, line_of};
+pub(crate) use row_line::{Said, read as read_line};
+
+use row_line::line_of;
 
 const ROW_LINE_BYTES_MAX: usize = 64 << 10;
 /// The file is written anew when it has this many lines more than twice the rows.
@@ -47,14 +49,17 @@ pub(crate) fn forget(folder: &Folder, session: SessionId) -> Result<()> {
         // A torn line at its end is written over.
         let end = whole_len(&*file)?;
         file.set_len(end)?;
-        file.write_all_at(&row_line::purged(session)?, end)
+        file.write_all_at(&row_line::purged(session)?, end)?;
+        make_safe(folder, &*file)
     };
     append().map_err(failed)
 }
 
-/// Whether a line is one of the listing, and undamaged.
-pub(crate) fn is_line(line: &[u8]) -> bool {
-    row_line::read(line).is_some()
+/// Makes what was said of a deletion survive a power cut: of a row whose session is gone without such a word it is said that
+/// the session was lost.
+fn make_safe(folder: &Folder, file: &dyn DiskFile) -> io::Result<()> {
+    file.sync()?;
+    folder.disk.sync_dir(folder.layout.root())
 }
 
 /// All rows, oldest first. New sessions have the highest id, so they are put at the end.
@@ -118,12 +123,14 @@ impl Listing {
         .await
     }
 
-    /// The session is no more. A line says so: should one come back under the same id, its old rows are not taken for it.
+    /// The session is no more. A line says so, for good: should one come back under the same id, its old rows are not taken
+    /// for it.
     pub async fn purge(&self, session: SessionId) -> Result<()> {
-        self.with(move |_, listing| {
+        self.with(move |folder, listing| {
             listing.rows.remove(session);
             let line = row_line::purged(session).map_err(failed)?;
-            listing.append(&line).map_err(failed)
+            listing.append(&line).map_err(failed)?;
+            make_safe(folder, &*listing.file).map_err(failed)
         })
         .await
     }
@@ -166,7 +173,8 @@ pub(crate) fn note_purged(folder: &Folder, sessions: &[SessionId]) -> io::Result
     for session in sessions {
         lines.extend_from_slice(&row_line::purged(*session)?);
     }
-    file.write_all_at(&lines, len)
+    file.write_all_at(&lines, len)?;
+    make_safe(folder, &*file)
 }
 
 impl Loaded {

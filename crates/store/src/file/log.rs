@@ -40,7 +40,7 @@ pub(crate) struct Log {
     writer: Arc<tokio::sync::Mutex<Writer>>,
     /// The file is longer than what is known good. Such a log is not put out of memory: nobody else knows what to cut.
     overlong: AtomicBool,
-    /// Its session was purged: what is written here is in no log any more.
+    /// Its session was purged or removed: what is written here is in no log any more.
     gone: AtomicBool,
 }
 
@@ -90,7 +90,7 @@ impl Log {
         from: Place,
         expected_seq: u64,
     ) -> Result<Log> {
-        let failed = |error: io::Error| Error::disk(format_args!("to read the log of {session}"), &error);
+        let failed = |error: io::Error| Error::unread(format_args!("the log of {session}"), &error);
         let scan = scan(&*file, from, file.len().map_err(failed)?).map_err(failed)?;
         let (damage, mend) = match scan.tail {
             Tail::Clean | Tail::Torn if scan.tip.seq < expected_seq => {
@@ -165,8 +165,12 @@ impl Log {
         self.overlong.store(false, Ordering::Release);
     }
 
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
     pub fn check_writable(&self) -> Result<()> {
-        if self.gone.load(Ordering::Acquire) {
+        if self.is_gone() {
             return Err(Error::NoSession(self.session));
         }
         match &self.view().damage {
@@ -195,11 +199,25 @@ impl Log {
             }
             return Err(Error::disk(format_args!("events of {}", self.session), &error));
         }
+        self.check_name()?;
         let before = std::mem::replace(&mut writer.tip, tip);
         let mut view = self.view();
         view.bookmark(before);
         view.tip = tip;
         Ok(Head { seq: tip.seq, bytes: tip.offset })
+    }
+
+    /// Refuses what was written to a log that somebody has removed: nobody would find it again. After the write, so that
+    /// what was removed before the answer is never answered; it costs less than a thousandth of a sync.
+    fn check_name(&self) -> Result<()> {
+        // Where nobody can tell, the write that went well counts.
+        if self.file.has_name().unwrap_or(true) {
+            return Ok(());
+        }
+        self.leave();
+        let notice = format!("the log of {} was removed while it was in use: the session is gone", self.session);
+        self.folder.notices.add(notice);
+        Err(Error::NoSession(self.session))
     }
 
     fn write(&self, bytes: &[u8], tip: &Place) -> io::Result<()> {

@@ -162,7 +162,7 @@ impl Logs {
     async fn open(self: &Arc<Self>, session: SessionId, missing: Missing) -> Result<Arc<Log>> {
         let cell = self.cell(session);
         let mut guard = cell.lock_owned().await;
-        if let Some(log) = &*guard {
+        if let Some(log) = guard.as_ref().filter(|log| !log.is_gone()) {
             return Ok(log.clone());
         }
         let logs = self.clone();
@@ -202,9 +202,10 @@ impl Logs {
     }
 
     fn open_file(&self, session: SessionId, missing: Missing) -> Result<Log> {
-        let failed = |error: io::Error| Error::disk(format_args!("to open the log of {session}"), &error);
+        let failed = |error: io::Error| Error::disk(format_args!("the log of {session}"), &error);
+        let unread = |error: io::Error| Error::unread(format_args!("the log of {session}"), &error);
         let path = self.folder.layout.log(session);
-        let file = match self.folder.open_if_there(&path, Open::Existing).map_err(failed)? {
+        let file = match self.folder.open_if_there(&path, Open::Existing).map_err(unread)? {
             Some(file) => file,
             None if missing == Missing::Refuse => return Err(self.absent(session)),
             None => {

@@ -35,8 +35,11 @@ impl Marks {
 
     /// Sessions marked by now; names that are no ids are passed over.
     pub fn list(&self) -> Result<Vec<SessionId>> {
-        let names =
-            self.folder.disk.list(&self.folder.layout.open()).map_err(|e| Error::disk("to list open sessions", &e))?;
+        let names = self
+            .folder
+            .disk
+            .list(&self.folder.layout.open())
+            .map_err(|e| Error::unread("the list of open sessions", &e))?;
         Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
     }
 

@@ -16,7 +16,7 @@ use super::{
     lines::{Lines, Next, whole_len},
 };
 use crate::{
-    Error, Result, SpoolPage, SpoolRecord, delta_line,
+    Error, Result, SpoolPage, SpoolRecord, SpoolSum, delta_line,
     disk::{DiskFile, Open},
     line::LINE_BYTES_MAX,
 };
@@ -52,6 +52,16 @@ struct Spool {
     len: u64,
     /// A write failed and what it left could not be cut yet.
     overlong: bool,
+    /// Of all that was written. `None` where it was not written in one go: who needs it then reads the file, once.
+    hasher: Option<blake3::Hasher>,
+}
+
+/// What is known of a spool that was closed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Summed {
+    Known(Option<SpoolSum>),
+    /// Its file tells.
+    Unknown,
 }
 
 #[derive(Default)]
@@ -79,6 +89,9 @@ impl Spools {
             return Err(failed(error));
         }
         spool.len += bytes.len() as u64;
+        if let Some(hasher) = &mut spool.hasher {
+            hasher.update(&bytes);
+        }
         Ok(ends)
     }
 
@@ -86,7 +99,7 @@ impl Spools {
     /// are empty, since the numbered events carry the whole text; from further on both are gone.
     pub fn read(&self, session: SessionId, turn: TurnId, pos: u64, bytes: usize) -> Result<SpoolPage> {
         let written = self.written_len(session, turn);
-        let failed = |error: io::Error| Error::disk(format_args!("to read deltas of {turn}"), &error);
+        let failed = |error: io::Error| Error::unread(format_args!("deltas of {turn}"), &error);
         let path = self.folder.layout.spool(session, turn);
         let Some(file) = self.folder.open_if_there(&path, Open::Read).map_err(failed)? else {
             return Ok(if pos == 0 { SpoolPage::Records(vec![]) } else { SpoolPage::Gone });
@@ -98,9 +111,19 @@ impl Spools {
         read_page(&*file, turn, pos, end, bytes).map_err(failed)
     }
 
-    pub fn close(&self, session: SessionId, turn: TurnId) {
-        lock(&self.open).by_turn.remove(&(session, turn));
+    pub fn close(&self, session: SessionId, turn: TurnId) -> Summed {
+        let handle = lock(&self.open).by_turn.remove(&(session, turn));
         lock(&self.closed).add((session, turn));
+        handle.map_or(Summed::Unknown, |handle| lock(&handle.spool).summed())
+    }
+
+    /// The sum of a spool as it lies there.
+    pub fn sum(&self, session: SessionId, turn: TurnId) -> Result<Option<SpoolSum>> {
+        let failed = |error: io::Error| Error::unread(format_args!("deltas of {turn}"), &error);
+        let path = self.folder.layout.spool(session, turn);
+        let Some(file) = self.folder.open_if_there(&path, Open::Read).map_err(failed)? else { return Ok(None) };
+        let (bytes, hash) = file.hash_whole().map_err(failed)?;
+        Ok((bytes > 0).then(|| SpoolSum::new(bytes, &hash)))
     }
 
     /// The session is gone, and so are its spools.
@@ -152,7 +175,8 @@ impl Spools {
             }
         };
         let len = whole_len(&*file).map_err(failed)?;
-        let mut spool = Spool { overlong: file.len().map_err(failed)? > len, file, len };
+        let hasher = (len == 0).then(blake3::Hasher::new);
+        let mut spool = Spool { overlong: file.len().map_err(failed)? > len, file, len, hasher };
         spool.mend().map_err(failed)?;
         Ok(spool)
     }
@@ -166,6 +190,17 @@ impl Spool {
             self.overlong = false;
         }
         Ok(())
+    }
+
+    fn summed(&mut self) -> Summed {
+        // What could not be cut stays in the file, and in its sum.
+        let is_whole = self.mend().is_ok();
+        match &self.hasher {
+            Some(hasher) if is_whole => {
+                Summed::Known((self.len > 0).then(|| SpoolSum::new(self.len, &hasher.finalize())))
+            }
+            _ => Summed::Unknown,
+        }
     }
 }
 

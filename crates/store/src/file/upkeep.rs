@@ -18,7 +18,9 @@ mod line_files;
 mod logs;
 mod repair;
 mod rewrite;
+mod rows;
 mod salvage;
+mod spools;
 
 pub use gc::{Gc, GcOptions, Removed};
 pub use repair::{Action, Repair};
@@ -86,7 +88,7 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// The sessions that have a folder there, oldest first.
 pub fn sessions(path: &Path) -> Result<Vec<SessionId>> {
-    examine::sessions(&folder(path)?).map_err(|error| Error::disk("to list the sessions", &error))
+    examine::sessions(&folder(path)?).map_err(|error| Error::unread("the list of the sessions", &error))
 }
 
 /// Reads everything and changes nothing; a daemon may run meanwhile.

@@ -173,7 +173,12 @@ async fn a_spool_gives_back_what_follows_a_position(store: &dyn Store) {
     for wrong in [1, ends[0] - 1, ends[0] + 1, ends[2] + 1, u64::MAX] {
         assert_eq!(read(wrong, 10_000).await, SpoolPage::Gone, "{wrong}");
     }
-    store.spool_close(id, turn).await.unwrap();
+    let sum = store.spool_close(id, turn).await.unwrap().unwrap();
+    let whole: Vec<u8> =
+        deltas.iter().flat_map(|delta| [delta.to_line(turn).unwrap(), b"\n".to_vec()].concat()).collect();
+    let digits = &blake3::hash(&whole).to_hex()[..16];
+    assert_eq!(serde_json::to_value(&sum).unwrap(), serde_json::json!([ends[2], digits]));
+    assert_eq!(store.spool_close(id, turn).await.unwrap().unwrap(), sum);
     assert_eq!(read(ends[1], 10_000).await, SpoolPage::Records(vec![record(2)]));
 }
 

@@ -413,3 +413,27 @@ async fn a_key_that_is_too_long_is_refused_and_the_longest_is_kept() {
         assert_eq!(found, Some(key(letter, room)));
     }
 }
+
+/// What is written to a log that has no name any more would be answered and lost.
+#[tokio::test]
+async fn a_session_whose_folder_was_removed_takes_nothing() {
+    let folder = fast_folder();
+    let store = open_unsynced(folder.path());
+    let id = session(1);
+    let (epoch, head) = store.create(id, &[created(id)]).await.unwrap();
+    let path = folder.path().join("sessions").join(id.to_string());
+    let backup = fs::read(path.join("events.ndjson")).unwrap();
+    fs::remove_dir_all(&path).unwrap();
+    for _ in 0..2 {
+        let refused = store.append(id, epoch, head.seq, &messages(id, 2, 2)).await;
+        assert!(matches!(refused, Err(Error::NoSession(_))), "{refused:?}");
+    }
+    let told = format!("the log of {id} was removed while it was in use: the session is gone");
+    assert_eq!(store.notices(), [told]);
+    assert!(matches!(store.head(id).await, Err(Error::NoSession(_))));
+    // What is put back from a backup goes on.
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("events.ndjson"), backup).unwrap();
+    store.append(id, epoch, head.seq, &messages(id, 2, 2)).await.unwrap();
+    assert_eq!(read_all(&*store, id).await.len(), 2);
+}

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures::stream;
 use serde_json::json;
 use tenure_client::{Archive, Client, print::tamed};
-use tenure_wire::{Fork, Imported, Patch};
+use tenure_wire::{Fork, Imported, Missing, Patch};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::{
@@ -58,9 +58,7 @@ pub async fn fork(context: &Context, client: &Client, given: &str, fork: &Fork) 
         terminal::Output::Text => {
             let line = format!("{} begins where {session} was at event {}.", forked.session_id, forked.forked_from.seq);
             terminal::print_line(&line)?;
-            for name in &forked.missing {
-                terminal::note(&format!("{} was lost or changed on the disk, and is not in it.\n", tamed(name)));
-            }
+            forked.missing.iter().for_each(|name| tell_left_out(name));
         }
     }
     Ok(Exit::Ok)
@@ -81,6 +79,7 @@ pub async fn export(
         }
         let mut archive = client.export(&session).await?;
         copy(&mut archive, &mut io::stdout().lock()).await?;
+        tell_missing(&archive.missing());
         return Ok(Exit::Ok);
     }
     let path = output.map_or_else(|| PathBuf::from(format!("{session}.tar.gz")), Path::to_owned);
@@ -104,15 +103,37 @@ pub async fn export(
     let bytes = copy(&mut archive, &mut file).await.with_context(failed)?;
     file.as_file().sync_all().with_context(failed)?;
     file.persist(&path).map_err(|error| error.error).with_context(failed)?;
+    let missing = archive.missing();
     match context.output {
         terminal::Output::Json => {
-            terminal::print_json(&json!({"session_id": session, "file": path, "bytes": bytes}))?;
+            let mut told = json!({"session_id": session, "file": path, "bytes": bytes});
+            if missing.count > 0 {
+                told["missing"] = json!(missing);
+            }
+            terminal::print_json(&told)?;
         }
         terminal::Output::Text => {
             terminal::print_line(&format!("{} holds {session}: {}.", path.display(), counted(bytes, "byte")))?;
         }
     }
+    tell_missing(&missing);
     Ok(Exit::Ok)
+}
+
+/// What is not in an archive is said where people see it, wherever the archive itself goes.
+fn tell_missing(missing: &Missing) {
+    for name in &missing.names {
+        tell_left_out(name);
+    }
+    let more = missing.count.saturating_sub(missing.names.len() as u64);
+    if more > 0 {
+        let more = counted(more, "more file");
+        terminal::note(&format!("{more} that it lacks: tenure-export.json in it names all of them.\n"));
+    }
+}
+
+fn tell_left_out(name: &str) {
+    terminal::note(&format!("{} was lost or changed on the disk, and is not in it.\n", tamed(name)));
 }
 
 async fn copy(archive: &mut Archive, to: &mut impl io::Write) -> anyhow::Result<u64> {

@@ -156,12 +156,7 @@ impl Session {
         Ok(draft.done())
     }
 
-    pub(super) fn work_gone(
-        &self,
-        id: TurnId,
-        gone: Gone,
-        moment: &mut Moment,
-    ) -> Result<Decision, Refusal> {
+    pub(super) fn work_gone(&self, id: TurnId, gone: Gone, moment: &mut Moment) -> Result<Decision, Refusal> {
         let turn = self.turn.as_ref().filter(|turn| turn.id == id).ok_or_else(Refusal::stale)?;
         let Phase::Stopping(stop) = turn.phase.clone() else { return Err(Refusal::stale()) };
         let (step, attempt) = (turn.next_step(), turn.next_attempt());

@@ -27,7 +27,7 @@ pub(super) const CODES: &[(&str, u16, &str)] = &[
     ("body_timeout", 408, "The body took too long to arrive."),
     ("body_too_large", 413, "The body is larger than it may be."),
     ("budget_lowered", 400, "A budget can only be raised."),
-    ("disk_refused", 503, "The disk refused a write, so nothing was done."),
+    ("disk_refused", 503, "The disk refused a write or a read, so nothing was done."),
     ("empty_message", 400, "The message has neither text nor a file."),
     ("file_damaged", 409, "The file was changed or lost on the disk, so nothing of it is handed out."),
     ("head_timeout", 408, "The head of the request took too long to arrive."),

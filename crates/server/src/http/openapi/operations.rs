@@ -360,6 +360,7 @@ fn copies(s: &mut Schemas) -> Vec<Operation> {
         operation
             .answer(200, whole, archive.clone())
             .with_header(200, "Content-Disposition", "A name for the file.")
+            .with_header(200, "Tenure-Missing", "What the archive lacks because it was lost or changed on the disk, as JSON: `count`, and `names` of the first.")
             .refuses(&["turn_running", "overloaded", "shutting_down"])
     };
     vec![

@@ -163,7 +163,7 @@ impl Log {
     }
 
     fn unreadable(&self, error: &io::Error) -> Error {
-        Error::disk(format_args!("to read the log of {}", self.session), error)
+        Error::unread(format_args!("the log of {}", self.session), error)
     }
 }
 

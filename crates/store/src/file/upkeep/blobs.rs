@@ -3,10 +3,7 @@
 use std::{io, path::Path};
 
 use super::{flip, logs::Expected};
-use crate::{
-    disk::{DiskFile, Open},
-    file::{folder::Folder, lines::CHUNK_BYTES},
-};
+use crate::{disk::Open, file::folder::Folder};
 
 /// How a blob is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +20,7 @@ pub(super) fn look(folder: &Folder, path: &Path, expected: &Expected) -> io::Res
         return Ok(State::Damaged(format!("it has {bytes} bytes, and {told} were kept")));
     }
     match &expected.digest {
-        Some(digest) if digest_of(&*file)? != *digest => {
+        Some(digest) if file.hash_whole()?.1.to_hex().as_str() != digest => {
             Ok(State::Damaged("its bytes are not those that were kept".into()))
         }
         _ => Ok(State::Good),
@@ -39,17 +36,5 @@ pub(super) fn mended(folder: &Folder, path: &Path, expected: &Expected) -> io::R
         Ok(Some(content)) => Ok(flip::find(&content, 0, &|hash| *hash == digest)),
         // Too large to look for a bit.
         Ok(None) | Err(_) => Ok(None),
-    }
-}
-
-fn digest_of(file: &dyn DiskFile) -> io::Result<String> {
-    let (mut hasher, mut chunk, mut at) = (blake3::Hasher::new(), vec![0; CHUNK_BYTES], 0);
-    loop {
-        let read = file.read_full_at(&mut chunk, at)?;
-        if read == 0 {
-            return Ok(hasher.finalize().to_hex().to_string());
-        }
-        hasher.update(&chunk[..read]);
-        at += read as u64;
     }
 }

@@ -9,6 +9,8 @@ use super::{
     examine::{self, Examined, File, Kind},
     line_files,
     logs::{Told, Trouble},
+    rows::{self, Rows},
+    spools,
 };
 use crate::{
     Error, Result,
@@ -20,20 +22,27 @@ use crate::{
     name::TEMPORARY,
 };
 
+const LOST: &str =
+    "the whole session is gone, and nobody deleted it: restore it from a backup, or let go of it with repair";
 const LEFTOVER: &str = "it is of a write that did not come to its end";
 
 pub(super) fn check(folder: &Folder, options: &CheckOptions, progress: Progress<'_>) -> Result<Check> {
-    let failed = |error: io::Error| Error::disk("to read the data folder", &error);
-    let mut checker = Checker { folder, options, check: Check::default() };
+    let failed = |error: io::Error| Error::unread("the data folder", &error);
+    let mut checker = Checker { folder, options, rows: Rows::default(), check: Check::default() };
     let all = examine::sessions(folder).map_err(failed)?;
     if options.sessions.is_empty() {
         checker.shared().map_err(failed)?;
     }
+    checker.rows = Rows::read(folder).map_err(failed)?;
     let wanted = if options.sessions.is_empty() { &all } else { &options.sessions };
     for (done, session) in wanted.iter().enumerate() {
         progress(done as u64, wanted.len() as u64);
         if !all.contains(session) {
-            return Err(Error::NoSession(*session));
+            if !rows::lost(folder).map_err(failed)?.contains(session) {
+                return Err(Error::NoSession(*session));
+            }
+            checker.lost(*session);
+            continue;
         }
         // One that cannot be read never keeps the others from it; one that was deleted meanwhile is none.
         if let Err(error) = checker.session(*session)
@@ -51,6 +60,8 @@ pub(super) fn check(folder: &Folder, options: &CheckOptions, progress: Progress<
 struct Checker<'a> {
     folder: &'a Folder,
     options: &'a CheckOptions,
+    /// Read before the logs: what it speaks of is in them by then.
+    rows: Rows,
     check: Check,
 }
 
@@ -72,6 +83,9 @@ impl Checker<'_> {
         let layout = &self.folder.layout;
         self.lines(&layout.keys(), None, &line_files::is_key)?;
         self.lines(&layout.index(), None, &line_files::is_row)?;
+        for session in rows::lost(self.folder)? {
+            self.lost(session);
+        }
         if lock::is_damaged(self.folder)? {
             self.find(&layout.lock(), None, Level::Damage, Remedy::Repair, || "it does not tell who has it".into());
         }
@@ -107,6 +121,10 @@ impl Checker<'_> {
         Ok(())
     }
 
+    fn lost(&mut self, id: SessionId) {
+        self.find(&self.folder.layout.session(id), Some(id), Level::Damage, Remedy::Repair, || LOST.into());
+    }
+
     fn names_in(&self, path: &Path) -> io::Result<Vec<String>> {
         match self.folder.disk.list(path) {
             Err(error) if is_missing(&error) => Ok(vec![]),
@@ -140,7 +158,9 @@ impl Checker<'_> {
     }
 
     fn session(&mut self, id: SessionId) -> io::Result<()> {
-        let Some(examined) = examine::session(self.folder, id, self.options.patience)? else { return Ok(()) };
+        let Some(examined) = examine::session(self.folder, id, &self.rows, self.options.patience)? else {
+            return Ok(());
+        };
         let base = self.folder.layout.session(id);
         if examined.lost_its_log() {
             self.find(&base, Some(id), Level::Damage, Remedy::None, || {
@@ -161,7 +181,7 @@ impl Checker<'_> {
         for file in &examined.files {
             self.check.files += 1;
             self.check.bytes += file.stat.bytes;
-            self.file(id, told, file)?;
+            self.file(&examined, told, file)?;
         }
         self.missing(id, told)
     }
@@ -192,7 +212,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn file(&mut self, id: SessionId, told: &Told, file: &File) -> io::Result<()> {
+    fn file(&mut self, examined: &Examined, told: &Told, file: &File) -> io::Result<()> {
+        let id = examined.id;
         let path = self.folder.layout.session(id).join(&file.name);
         match file.kind {
             Kind::Log | Kind::Snapshot | Kind::Aside => {}
@@ -202,12 +223,21 @@ impl Checker<'_> {
                     self.find(&path, Some(id), Level::Damage, Remedy::Repair, || "it is damaged".into());
                 }
             }
-            Kind::Spool(turn) => self.spool(id, &path, &|line| line_files::is_delta(line, turn))?,
+            Kind::Spool(turn) => {
+                let what = match spools::look(self.folder, &path, turn, examined.spools.get(&turn))? {
+                    spools::State::Good => return Ok(()),
+                    spools::State::Changed(why) => why,
+                    spools::State::BadFrom(offset) => format!("it is damaged from byte {offset} on"),
+                };
+                self.find(&path, Some(id), Level::Damage, Remedy::Repair, || what);
+            }
             Kind::Leftover => {
                 self.find(&path, Some(id), Level::Note, Remedy::Gc, || LEFTOVER.into());
             }
+            // One that an event names is told of below.
+            Kind::Strange if told.blobs.contains_key(&file.name) => {}
             Kind::Strange => {
-                self.find(&path, Some(id), Level::Note, Remedy::None, || "it is no plain file".into());
+                self.find(&path, Some(id), Level::Note, Remedy::None, || examine::ODD.into());
             }
             Kind::Blob => match told.blobs.get(&file.name) {
                 Some(expected) => {
@@ -223,30 +253,20 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// A torn last record is cut by whoever writes next: nobody was promised that it survives.
-    fn spool(&mut self, id: SessionId, path: &Path, is_good: &dyn Fn(&[u8]) -> bool) -> io::Result<()> {
-        let lines = line_files::look(self.folder, path, is_good, std::time::Duration::ZERO)?;
-        if let Some((offset, _)) = lines.and_then(|lines| lines.bad) {
-            self.find(path, Some(id), Level::Damage, Remedy::Repair, || format!("it is damaged from byte {offset} on"));
-        }
-        Ok(())
-    }
-
     fn missing(&mut self, id: SessionId, told: &Told) -> io::Result<()> {
         for name in told.blobs.keys() {
             let path = self.folder.layout.session(id).join(name);
-            match self.folder.disk.look(&path) {
+            let what = match self.folder.disk.look(&path) {
                 Ok(Look::File(_)) => continue,
+                Ok(Look::Folder(_) | Look::Other) => examine::ODD,
                 Err(error) if !is_missing(&error) => return Err(error),
-                _ => {}
-            }
+                Err(_) => "an event names it and it is not there",
+            };
             match self.folder.disk.look(&self.folder.layout.damaged_blob(id, name)) {
                 Ok(_) => self.find(&path, Some(id), Level::Note, Remedy::None, || {
                     "it is lost; what was left of it lies in damaged/".into()
                 }),
-                Err(_) => self.find(&path, Some(id), Level::Damage, Remedy::Repair, || {
-                    "an event names it and it is not there".into()
-                }),
+                Err(_) => self.find(&path, Some(id), Level::Damage, Remedy::Repair, || what.into()),
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! One session's folder: what its log tells, and what each file in it is. Shared by all who look after a data folder.
 
 use std::{
+    collections::HashMap,
     io,
     path::{Path, PathBuf},
     time::Duration,
@@ -11,8 +12,12 @@ use tenure_core::{
     session::Session,
 };
 
-use super::logs::{self, Told};
+use super::{
+    logs::{self, Told},
+    rows::Rows,
+};
 use crate::{
+    SpoolSum,
     disk::{Look, Open, Stat},
     file::{
         TURN_BYTES_MAX,
@@ -57,6 +62,8 @@ pub(super) struct Examined {
     pub snapshot: SnapshotFile,
     /// The last event that the log is known to have held.
     pub expected_seq: u64,
+    /// What records of turns say of their spools.
+    pub spools: HashMap<TurnId, SpoolSum>,
     pub files: Vec<File>,
 }
 
@@ -66,8 +73,8 @@ pub(super) enum SnapshotFile {
     Damaged,
 }
 
-/// `None` if there is no such folder any more.
-pub(super) fn session(folder: &Folder, id: SessionId, patience: Duration) -> io::Result<Option<Examined>> {
+/// `None` if there is no such folder any more. The rows were read before.
+pub(super) fn session(folder: &Folder, id: SessionId, rows: &Rows, patience: Duration) -> io::Result<Option<Examined>> {
     // Snapshot and records first: what they speak of is in the log by then.
     let snapshot = match (snapshot::read(folder, id), folder.disk.look(&folder.layout.snapshot(id))) {
         (Some(found), _) => SnapshotFile::Whole(found),
@@ -78,19 +85,24 @@ pub(super) fn session(folder: &Folder, id: SessionId, patience: Duration) -> io:
         SnapshotFile::Whole(found) => Some(found.seq),
         SnapshotFile::None | SnapshotFile::Damaged => None,
     };
-    let expected_seq = snapshot.log_seq().max(recorded_seq(folder, id));
+    let Recorded { seq, spools } = recorded(folder, id);
+    let mut expected_seq = snapshot.log_seq().max(seq);
     let mut told = match folder.open_if_there(&folder.layout.log(id), Open::Read)? {
         Some(log) => Some(logs::read_patiently(&*log, id, snapshot_seq, patience)?),
         None => None,
     };
     if let Some(told) = &mut told {
+        if rows.last_turn(id).is_some_and(|turn| told.lacks(turn)) {
+            // How many events that turn had nobody knows; one at least.
+            expected_seq = expected_seq.max(told.events + 1);
+        }
         told.expect(expected_seq);
     }
     // The files last: what events name was there before them.
     let mut files = Vec::new();
     match walk(folder, &folder.layout.session(id), &mut PathBuf::new(), &mut files) {
         Err(error) if is_missing(&error) => Ok(None),
-        walked => walked.map(|()| Some(Examined { id, told, snapshot, expected_seq, files })),
+        walked => walked.map(|()| Some(Examined { id, told, snapshot, expected_seq, spools, files })),
     }
 }
 
@@ -104,22 +116,36 @@ impl SnapshotFile {
     }
 }
 
-/// The last event that records of turns tell of; they are written after it was in the log for good.
-fn recorded_seq(folder: &Folder, id: SessionId) -> u64 {
+/// What records of turns tell; they are written after it was there for good.
+#[derive(Default)]
+struct Recorded {
+    /// The last event of the log.
+    seq: u64,
+    spools: HashMap<TurnId, SpoolSum>,
+}
+
+fn recorded(folder: &Folder, id: SessionId) -> Recorded {
     #[derive(serde::Deserialize)]
     struct Record {
+        #[serde(default)]
         seq: u64,
+        spool: Option<SpoolSum>,
     }
     let turns = folder.layout.turns(id);
     // What cannot be read tells nothing; the check finds it by itself.
     let names = folder.disk.list(&turns).unwrap_or_default();
-    let seqs = names.iter().filter_map(|name| {
-        let content = folder.read_if_there(&turns.join(name), TURN_BYTES_MAX).ok()??;
+    let mut recorded = Recorded::default();
+    for name in names {
+        let Ok(Some(content)) = folder.read_if_there(&turns.join(&name), TURN_BYTES_MAX) else { continue };
         let sealed = matches!(seal::check(&content), Sealed::Good(_));
-        let record: Record = serde_json::from_slice(&content).ok().filter(|_| sealed)?;
-        Some(record.seq)
-    });
-    seqs.max().unwrap_or(0)
+        let record = serde_json::from_slice::<Record>(&content).ok().filter(|_| sealed);
+        let Some(Record { seq, spool }) = record else { continue };
+        recorded.seq = recorded.seq.max(seq);
+        if let (Some(turn), Some(spool)) = (Layout::turn_of_record(&name), spool) {
+            recorded.spools.insert(turn, spool);
+        }
+    }
+    recorded
 }
 
 impl Examined {

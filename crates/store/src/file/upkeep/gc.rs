@@ -14,6 +14,7 @@ use super::{
     Progress,
     examine::{self, Examined, File, Kind},
     logs::Told,
+    rows::Rows,
 };
 use crate::{
     Error, Result,
@@ -68,8 +69,8 @@ pub struct Gc {
 }
 
 pub(super) fn plan(folder: &Folder, options: &GcOptions, progress: Progress<'_>) -> Result<Gc> {
-    let failed = |error: io::Error| Error::disk("to read the data folder", &error);
-    let mut planner = Planner { folder, options, gc: Gc::default() };
+    let failed = |error: io::Error| Error::unread("the data folder", &error);
+    let mut planner = Planner { folder, options, rows: Rows::read(folder).map_err(failed)?, gc: Gc::default() };
     planner.shared().map_err(failed)?;
     let sessions = examine::sessions(folder).map_err(failed)?;
     for (done, session) in sessions.iter().enumerate() {
@@ -117,6 +118,7 @@ fn purge(folder: &Folder, session: SessionId) -> Result<()> {
 struct Planner<'a> {
     folder: &'a Folder,
     options: &'a GcOptions,
+    rows: Rows,
     gc: Gc,
 }
 
@@ -162,7 +164,7 @@ impl Planner<'_> {
     }
 
     fn session(&mut self, id: SessionId) -> io::Result<()> {
-        let Some(examined) = examine::session(self.folder, id, Duration::ZERO)? else { return Ok(()) };
+        let Some(examined) = examine::session(self.folder, id, &self.rows, Duration::ZERO)? else { return Ok(()) };
         match &examined.told {
             // Nobody knows what belongs to a log that is damaged or of another version.
             Some(told) if told.trouble.is_some() => {

@@ -58,7 +58,7 @@ pub(super) fn is_key(line: &[u8]) -> bool {
 }
 
 pub(super) fn is_row(line: &[u8]) -> bool {
-    listing::is_line(line)
+    listing::read_line(line).is_some()
 }
 
 pub(super) fn is_delta(line: &[u8], turn: TurnId) -> bool {

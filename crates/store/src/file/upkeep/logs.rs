@@ -33,6 +33,8 @@ pub(super) struct Told {
     pub events: u64,
     /// The blobs that events name, as the last one of them does.
     pub blobs: BTreeMap<String, Expected>,
+    /// All turns that events tell of, and those of them that are over.
+    pub turns: HashSet<TurnId>,
     pub settled: HashSet<TurnId>,
     pub trouble: Option<Trouble>,
 }
@@ -61,6 +63,11 @@ impl Told {
     /// Whether a line of it is damaged.
     pub fn is_damaged(&self) -> bool {
         matches!(self.trouble, Some(Trouble::Torn { .. } | Trouble::Bad { .. } | Trouble::Lost { .. }))
+    }
+
+    /// Whether a turn should be in it and is not. A log that was repaired says itself that something is lost.
+    pub fn lacks(&self, turn: TurnId) -> bool {
+        !self.turns.contains(&turn) && self.state.as_ref().is_some_and(|state| state.lost.is_none())
     }
 
     /// Holds it against the last event that something beside it tells of. Where nothing is left there is no end to lose.
@@ -147,6 +154,7 @@ impl Told {
             let expected = Expected { bytes: blob.bytes, digest: blob.digest.map(str::to_owned) };
             self.blobs.insert(blob.name.to_owned(), expected);
         }
+        self.turns.extend(event.turn_id);
         if let (true, Some(turn)) = (settles(&event.body), event.turn_id) {
             self.settled.insert(turn);
         }

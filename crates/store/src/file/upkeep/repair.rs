@@ -12,18 +12,23 @@ use super::{
     line_files,
     logs::Told,
     rewrite::rewrite,
+    rows::{self, Rows},
     salvage::{Salvaged, salvage},
+    spools,
 };
 use crate::{
-    Error, Result,
+    Error, Result, SpoolSum,
+    disk::Look,
     file::{
         folder::{Folder, Keep, is_missing},
-        lock,
+        listing, lock,
     },
 };
 
 /// Files kept aside under one name; more repairs than this are not repairs any more.
 const ASIDE_MAX: u32 = 10_000;
+
+const MENDED: &str = "mended: one bit had changed";
 
 /// Something that was done, or would be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -52,8 +57,9 @@ pub(super) enum Mode {
 
 pub(super) fn repair(folder: &Folder, mode: Mode, now: Timestamp, progress: Progress<'_>) -> Result<Repair> {
     let failed = |error: io::Error| Error::disk("to repair the data folder", &error);
-    let mut mender = Mender { folder, mode, now, logs_changed: false, done: Repair::default() };
+    let mut mender = Mender { folder, mode, now, rows: Rows::default(), logs_changed: false, done: Repair::default() };
     let sessions = examine::sessions(folder).map_err(failed)?;
+    mender.rows = Rows::read(folder).map_err(failed)?;
     for (done, session) in sessions.iter().enumerate() {
         progress(done as u64, sessions.len() as u64);
         // What cannot be read or written is found again by the check, and named; the others are mended all the same.
@@ -84,6 +90,7 @@ struct Mender<'a> {
     folder: &'a Folder,
     mode: Mode,
     now: Timestamp,
+    rows: Rows,
     /// Rows may tell of what is no more.
     logs_changed: bool,
     done: Repair,
@@ -118,6 +125,11 @@ impl Mender<'_> {
             }
         }
         self.keys()?;
+        for session in rows::lost(self.folder)? {
+            let what = "the whole session is gone: taken out of the listing".to_owned();
+            let forget = |folder: &Folder| listing::forget(folder, session).map_err(io::Error::other);
+            self.act(&layout.session(session), Some(session), what, forget)?;
+        }
         let rows = line_files::look(self.folder, &layout.index(), &line_files::is_row, Duration::ZERO)?;
         if rows.is_some_and(|rows| self.logs_changed || rows.bad.is_some() || rows.torn > 0) {
             let path = layout.index();
@@ -158,16 +170,18 @@ impl Mender<'_> {
     }
 
     fn session(&mut self, id: SessionId) -> io::Result<()> {
-        let look = |folder: &Folder| examine::session(folder, id, Duration::ZERO);
-        let Some(mut examined) = look(self.folder)? else { return Ok(()) };
+        let look = |rows: &Rows| examine::session(self.folder, id, rows, Duration::ZERO);
+        let Some(mut examined) = look(&self.rows)? else { return Ok(()) };
         if examined.lost_its_log() {
             return Ok(());
         }
         let Some(told) = &examined.told else { return Ok(()) };
+        // Before the log: where that is written anew, the records go that speak of the spools.
+        self.spools(&examined)?;
         if told.is_damaged() {
             self.log(&examined)?;
             if self.mode == Mode::Mend {
-                let Some(mended) = look(self.folder)? else { return Ok(()) };
+                let Some(mended) = look(&Rows::default())? else { return Ok(()) };
                 examined = mended;
             }
         }
@@ -214,7 +228,6 @@ impl Mender<'_> {
                         self.act(&path, Some(id), what, |folder| remove(folder, &path))?;
                     }
                 }
-                Kind::Spool(turn) => self.spool(id, &path, &|line| line_files::is_delta(line, turn))?,
                 Kind::Blob => {
                     if let Some(expected) = told.blobs.get(&file.name)
                         && let blobs::State::Damaged(why) = blobs::look(self.folder, &path, expected)?
@@ -222,16 +235,39 @@ impl Mender<'_> {
                         self.blob(id, &file.name, expected, &why)?;
                     }
                 }
-                Kind::Log | Kind::Snapshot | Kind::Aside | Kind::Leftover | Kind::Strange => {}
+                Kind::Log | Kind::Snapshot | Kind::Spool(_) | Kind::Aside | Kind::Leftover | Kind::Strange => {}
             }
         }
         Ok(())
     }
 
-    /// What was streamed is kept up to the damage; the log has the whole text.
-    fn spool(&mut self, id: SessionId, path: &Path, is_good: &dyn Fn(&[u8]) -> bool) -> io::Result<()> {
-        let lines = line_files::look(self.folder, path, is_good, Duration::ZERO)?;
-        let Some((offset, _)) = lines.and_then(|lines| lines.bad) else { return Ok(()) };
+    /// The log has the whole text: what cannot be mended goes, and whoever reads it is sent to the log. Where no record
+    /// speaks of a spool it is kept up to the damage.
+    fn spools(&mut self, examined: &Examined) -> io::Result<()> {
+        let id = examined.id;
+        for file in &examined.files {
+            let Kind::Spool(turn) = file.kind else { continue };
+            let path = self.folder.layout.session(id).join(&file.name);
+            let sum = examined.spools.get(&turn);
+            match (spools::look(self.folder, &path, turn, sum)?, sum) {
+                (spools::State::Changed(why), Some(sum)) => self.changed_spool(id, &path, sum, &why)?,
+                (spools::State::BadFrom(offset), _) => self.cut_spool(id, &path, offset)?,
+                (spools::State::Good | spools::State::Changed(_), _) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn changed_spool(&mut self, id: SessionId, path: &Path, sum: &SpoolSum, why: &str) -> io::Result<()> {
+        match spools::mended(self.folder, path, sum)? {
+            Some(mended) => {
+                self.act(path, Some(id), MENDED.into(), |folder| folder.replace(path, &[&mended], Keep::Synced))
+            }
+            None => self.act(path, Some(id), format!("removed: {why}"), |folder| remove(folder, path)),
+        }
+    }
+
+    fn cut_spool(&mut self, id: SessionId, path: &Path, offset: u64) -> io::Result<()> {
         self.act(path, Some(id), format!("cut at byte {offset}, where it is damaged"), |folder| {
             let mut content = folder.read_if_there(path, u64::MAX)?.unwrap_or_default();
             content.truncate(usize::try_from(offset).unwrap_or(usize::MAX));
@@ -242,9 +278,13 @@ impl Mender<'_> {
     fn blob(&mut self, id: SessionId, name: &str, expected: &super::logs::Expected, why: &str) -> io::Result<()> {
         let path = self.folder.layout.session(id).join(name);
         if let Some(mended) = blobs::mended(self.folder, &path, expected)? {
-            let what = "mended: one bit had changed".to_owned();
-            return self.act(&path, Some(id), what, |folder| folder.replace(&path, &[&mended], Keep::Synced));
+            return self.act(&path, Some(id), MENDED.into(), |folder| folder.replace(&path, &[&mended], Keep::Synced));
         }
+        self.put_aside(id, name, why)
+    }
+
+    fn put_aside(&mut self, id: SessionId, name: &str, why: &str) -> io::Result<()> {
+        let path = self.folder.layout.session(id).join(name);
         let aside = self.folder.layout.damaged_blob(id, name);
         self.act(&path, Some(id), format!("put aside in damaged/{name}: {why}"), |folder| {
             make_parents(folder, id, &aside)?;
@@ -256,21 +296,29 @@ impl Mender<'_> {
         })
     }
 
-    /// Nothing is left of these; an empty file says that this is known.
+    /// Nothing is left of these; an empty file says that this is known. What is no file in the place of one is put aside.
     fn missing(&mut self, id: SessionId, told: &Told) -> io::Result<()> {
         for name in told.blobs.keys() {
             let aside = self.folder.layout.damaged_blob(id, name);
+            if !self.folder.disk.look(&aside).is_err_and(|error| is_missing(&error)) {
+                continue;
+            }
             let path = self.folder.layout.session(id).join(name);
-            let is_gone = |path: &Path| self.folder.disk.look(path).is_err_and(|error| is_missing(&error));
-            if is_gone(&path) && is_gone(&aside) {
-                let what = "it is gone, and cannot be brought back; noted in damaged/".to_owned();
-                self.act(&path, Some(id), what, |folder| {
-                    make_parents(folder, id, &aside)?;
-                    folder.replace(&aside, &[], Keep::Synced)
-                })?;
+            match self.folder.disk.look(&path) {
+                Ok(Look::Folder(_) | Look::Other) => self.put_aside(id, name, examine::ODD)?,
+                Err(error) if is_missing(&error) => self.note_missing(id, &path, &aside)?,
+                Ok(Look::File(_)) | Err(_) => {}
             }
         }
         Ok(())
+    }
+
+    fn note_missing(&mut self, id: SessionId, path: &Path, aside: &Path) -> io::Result<()> {
+        let what = "it is gone, and cannot be brought back; noted in damaged/".to_owned();
+        self.act(path, Some(id), what, |folder| {
+            make_parents(folder, id, aside)?;
+            folder.replace(aside, &[], Keep::Synced)
+        })
     }
 }
 

@@ -22,8 +22,15 @@ async fn a_check_beside_a_writer_finds_nothing() {
             while !ended.load(Ordering::Relaxed) {
                 let next = [message(id, seq + 1, &long), message(id, seq + 2, "short")];
                 seq = store.append(id, epoch, seq, &next).await.unwrap().seq;
-                store.spool_append(id, turn(1), &[delta(0, &long)]).await.unwrap();
-                store.row_put(row(seq, "active")).await.unwrap();
+                // Two rounds a turn: its record speaks of what is in the spool by then.
+                let of = turn((seq + 2) / 4 + 100);
+                store.spool_append(id, of, &[delta(0, &long)]).await.unwrap();
+                if seq % 4 == 0 {
+                    let spool = store.spool_close(id, of).await.unwrap();
+                    let record = serde_json::json!({"id": of, "seq": seq, "spool": spool});
+                    store.turn_put(id, of, record.to_string().into()).await.unwrap();
+                }
+                store.row_put(row(1, "active")).await.unwrap();
                 if seq > 300 {
                     break;
                 }
