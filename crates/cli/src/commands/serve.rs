@@ -140,7 +140,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
     raise_file_limit();
     hear_signals();
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, WORKERS_MAX);
-    memory::limit_pools(workers);
+    memory::set_up(workers);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(workers).max_blocking_threads(BLOCKING_MAX).enable_all().build()?;
     let done = runtime.block_on(serve(context, settings, log_file));
