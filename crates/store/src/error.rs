@@ -4,8 +4,12 @@ use std::{fmt, io};
 
 use tenure_core::ids::SessionId;
 
-/// What is said of reading begins so.
-const READING: &str = "to read ";
+/// What was asked of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    Read,
+    Write,
+}
 
 /// Why the store could not do something. The world's fault, never the asker's.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -22,8 +26,8 @@ pub enum Error {
     #[error("the log of {session} is damaged after event {seq}: {why}")]
     Damaged { session: SessionId, seq: u64, why: String },
     /// A write or sync failed, and the session is closed for writing until a retry succeeds; or something cannot be read.
-    #[error("the disk refused {what}: {why}")]
-    Disk { what: String, why: String },
+    #[error("the disk refused {asked}{what}: {why}")]
+    Disk { asked: Asked, what: String, why: String },
     /// What was said to be lines of a log is none.
     #[error("this is no log: {0}")]
     NoLog(String),
@@ -42,16 +46,21 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// The disk did not give what was kept.
     pub(crate) fn unread(what: impl fmt::Display, why: &io::Error) -> Self {
-        Error::disk(format_args!("{READING}{what}"), why)
+        Error::Disk { asked: Asked::Read, what: what.to_string(), why: why.to_string() }
     }
 
-    /// Whether the disk refused to be read, and nothing was written.
-    pub fn is_of_reading(&self) -> bool {
-        matches!(self, Error::Disk { what, .. } if what.starts_with(READING))
-    }
-
-    /// The disk said no.
+    /// The disk did not take something.
     pub(crate) fn disk(what: impl fmt::Display, why: &io::Error) -> Self {
-        Error::Disk { what: what.to_string(), why: why.to_string() }
+        Error::Disk { asked: Asked::Write, what: what.to_string(), why: why.to_string() }
+    }
+}
+
+impl fmt::Display for Asked {
+    /// As it stands before what was to be read or written.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Asked::Read => out.write_str("to read "),
+            Asked::Write => Ok(()),
+        }
     }
 }

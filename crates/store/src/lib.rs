@@ -27,7 +27,7 @@ mod staged;
 mod tails;
 
 pub use data::*;
-pub use error::{Error, Result};
+pub use error::{Asked, Error, Result};
 pub use faulty::{Fault, FaultyStore, Harm, Point, Reason, Remains};
 pub use file::{Durability, FileStore, Options, upkeep};
 pub use line::{LogReader, LogWriter};

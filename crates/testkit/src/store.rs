@@ -14,8 +14,8 @@ use tenure_core::{
     time::Timestamp,
 };
 use tenure_store::{
-    Blob, CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, SpoolSum, Stage, Store, StoredEvent,
-    SweepReport,
+    Asked, Blob, CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, SpoolSum, Stage, Store,
+    StoredEvent, SweepReport,
 };
 use tokio::sync::watch;
 
@@ -92,7 +92,7 @@ impl UnwillingStore {
         let takes_one = |left: usize| left.checked_sub(1);
         if aimed == Some(session) && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, takes_one).is_ok() {
             self.refused.send_modify(|count| *count += 1);
-            return Err(Error::Disk { what: what.into(), why: "the test says so".into() });
+            return Err(Error::Disk { asked: Asked::Write, what: what.into(), why: "the test says so".into() });
         }
         Ok(())
     }

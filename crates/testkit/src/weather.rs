@@ -18,8 +18,8 @@ use tenure_core::{
     time::Timestamp,
 };
 use tenure_store::{
-    Blob, CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, SpoolSum, Stage, Store, StoredEvent,
-    SweepReport,
+    Asked, Blob, CreateKey, Epoch, Error, Head, Limit, Result, Row, Snapshot, SpoolPage, SpoolSum, Stage, Store,
+    StoredEvent, SweepReport,
 };
 use tokio::sync::watch;
 
@@ -79,7 +79,7 @@ impl WeatherStore {
         match weather.get_mut(&session).map(left) {
             Some(left) if *left > 0 => {
                 *left -= 1;
-                Err(Error::Disk { what: what.into(), why: "the weather is bad".into() })
+                Err(Error::Disk { asked: Asked::Write, what: what.into(), why: "the weather is bad".into() })
             }
             _ => Ok(()),
         }

@@ -44,7 +44,11 @@ impl Warm {
         let closed = !self.recovered || (self.disk != Disk::Fine && !self.held.is_empty());
         closed.then(|| {
             let (what, why) = ("earlier events of this session", "they are being retried");
-            Error::Store(tenure_store::Error::Disk { what: what.into(), why: why.into() })
+            Error::Store(tenure_store::Error::Disk {
+                asked: tenure_store::Asked::Write,
+                what: what.into(),
+                why: why.into(),
+            })
         })
     }
 

@@ -135,17 +135,17 @@ impl From<Error> for Rejection {
 }
 
 fn from_store(error: tenure_store::Error) -> Rejection {
-    use tenure_store::Error as Store;
+    use tenure_store::{Asked, Error as Store};
     match error {
         Store::NoSession(session) => unknown_session(session),
-        Store::Disk { .. } => {
+        Store::Disk { asked, .. } => {
             tracing::error!("{error}");
-            let (detail, hint) = match error.is_of_reading() {
-                true => (
+            let (detail, hint) = match asked {
+                Asked::Read => (
                     "the disk refused a read, so nothing was done",
                     "look at the daemon's log, then repeat the request",
                 ),
-                false => (
+                Asked::Write => (
                     "the disk refused a write, so nothing was done",
                     "free some space or look at the daemon's log, then repeat the request",
                 ),
@@ -257,12 +257,15 @@ pub(crate) fn internal(cause: &str) -> Rejection {
 
 #[cfg(test)]
 mod tests {
+    use tenure_store::Asked;
+
     use super::*;
 
     #[test]
     fn a_refused_read_is_not_called_a_write() {
-        for (what, word) in [("to read the log of x", "a read"), ("events of x", "a write")] {
-            let error = tenure_store::Error::Disk { what: what.into(), why: "input/output error".into() };
+        for (asked, word) in [(Asked::Read, "a read"), (Asked::Write, "a write")] {
+            let error =
+                tenure_store::Error::Disk { asked, what: "events of x".into(), why: "input/output error".into() };
             let detail = from_store(error).problem().detail.clone();
             assert_eq!(detail, format!("the disk refused {word}, so nothing was done"));
         }
