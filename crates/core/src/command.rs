@@ -186,7 +186,7 @@ pub struct Partial {
     pub usage: Usage,
     /// `None` where it is not known; of a call that was cut that is not the same as nothing.
     pub cost: Option<MicroUsd>,
-    /// Whether anything of it had come: what was not counted then is not for nothing.
+    /// Whether something of it had come that was not counted: that is not for nothing.
     pub begun: bool,
 }
 

@@ -363,7 +363,7 @@ data! {
         reason: Fault,
         usage: Usage,
         cost_micro_usd: Option<MicroUsd>,
-        /// Whether the reply had begun: what was not counted of it costs something, and nobody knows what.
+        /// Whether some of a reply had come and was not counted: that costs something, and nobody knows what.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] begun: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")] retry_at: Option<Timestamp>,
     }
@@ -391,7 +391,7 @@ data! {
         #[serde(default, skip_serializing_if = "String::is_empty")] thinking: String,
         usage: Usage,
         cost_micro_usd: Option<MicroUsd>,
-        /// Whether the reply had begun: what was not counted of it costs something, and nobody knows what.
+        /// Whether some of a reply had come and was not counted: that costs something, and nobody knows what.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")] begun: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")] retry_at: Option<Timestamp>,
     }

@@ -118,10 +118,10 @@ impl FaultKind {
         }
     }
 
-    /// Whether the vendor had, or may have, begun to answer: what is not told of the cost is unknown then, not nothing.
+    /// Whether the vendor may have begun to answer: what is not told of the cost is unknown then, not nothing.
     pub fn follows_a_beginning(self) -> bool {
         use FaultKind::*;
-        matches!(self, StreamCut | StreamStalled | Interrupted | Canceled | SchemaMismatch | ReplyTooLarge)
+        matches!(self, StreamCut | StreamStalled | Interrupted | Canceled)
     }
 
     /// Whether nobody was there, or nobody who speaks.

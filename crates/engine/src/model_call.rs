@@ -59,6 +59,7 @@ pub(crate) struct Bill {
 #[derive(Debug, Clone, Copy, Default)]
 struct Used {
     usage: Usage,
+    /// Something has come that was not counted.
     begun: bool,
 }
 
@@ -76,8 +77,13 @@ impl Bill {
     /// Takes in what a fragment tells.
     pub(crate) fn note(&self, event: &ModelEvent) {
         match event {
-            ModelEvent::KeepAlive | ModelEvent::Done { .. } => {}
+            ModelEvent::KeepAlive => {}
             ModelEvent::Usage(usage) => self.lock().usage = *usage,
+            // Whole, and counted: whatever is found wrong with it, its cost is known.
+            ModelEvent::Done { .. } => {
+                let mut used = self.lock();
+                used.begun &= used.usage == Usage::default();
+            }
             ModelEvent::Text(_)
             | ModelEvent::Thinking(_)
             | ModelEvent::ThinkingDone { .. }

@@ -169,6 +169,8 @@ pub(crate) struct Warm {
     /// The conversation; read from the log when a model is first asked.
     transcript: Option<Transcript>,
     gauge: Gauge,
+    /// The model that it is of.
+    gauged: String,
     /// In a fixed order, so that the same life goes the same way again.
     running: BTreeMap<Effect, Brake>,
     news: Option<(mpsc::Sender<News>, mpsc::Receiver<News>)>,
@@ -237,6 +239,7 @@ impl Warm {
             hub: shared.hubs.of(state.id),
             transcript: None,
             gauge: Gauge::default(),
+            gauged: String::new(),
             running: BTreeMap::new(),
             news: None,
             news_first: false,

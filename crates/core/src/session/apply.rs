@@ -476,8 +476,7 @@ impl Turn {
 
     fn take_failure(&mut self, failed: &ModelAttemptFailed, at: Timestamp) {
         self.attempts.made = failed.attempt;
-        let shown = !failed.text.is_empty() || !failed.thinking.is_empty();
-        let begun = shown || failed.begun || failed.reason.kind.follows_a_beginning();
+        let begun = failed.begun || failed.reason.kind.follows_a_beginning();
         self.spent.pay_failed(&failed.usage, failed.cost_micro_usd, begun);
         self.attempts.count(&failed.reason, failed.retry_at, at);
     }

@@ -20,7 +20,7 @@ use tenure_core::{
     session::{CallState, Effect},
     tool::{Intent, Outcome, ToolResult},
 };
-use tenure_models::Model;
+use tenure_models::{Model, tokens::Gauge};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -226,10 +226,10 @@ impl Warm {
         let request =
             self.transcript.as_ref().and_then(|transcript| transcript.request(&self.state, parts.tools.specs()));
         let bug = || Fault::new(FaultKind::BadRequest, format!("no request could be made for {turn}"));
-        let request = request.ok_or_else(bug)?;
+        let mut request = request.ok_or_else(bug)?;
         let model = parts.models.resolve(&request.model)?;
         if model.window().is_some() {
-            self.seed_gauge(&request, &*model);
+            self.seed_gauge(&mut request, &*model);
         }
         let shown_secrets = self.shown_secrets();
         let shower = Shower { news: self.news_sender(), turn, step, attempt };
@@ -265,16 +265,21 @@ impl Warm {
         Ok(())
     }
 
-    /// A session that comes back begins with what the vendor counted last, as far as its log was read anyway.
-    fn seed_gauge(&mut self, request: &ModelRequest, model: &dyn Model) {
+    /// A gauge is of one model. A session that comes back begins with what the vendor counted last, as far as its log was
+    /// read anyway.
+    fn seed_gauge(&mut self, request: &mut ModelRequest, model: &dyn Model) {
+        if self.gauged != request.model {
+            self.gauge = Gauge::default();
+            self.gauged.clone_from(&request.model);
+        }
         let counted = self.transcript.as_ref().and_then(Transcript::counted).filter(|_| self.gauge.is_new());
         let Some(counted) = counted.filter(|counted| counted.model == request.model) else { return };
-        let mut before = request.clone();
-        before.messages.truncate(counted.messages);
-        let guessed = model.count(&before);
-        if let Some(guessed) = model.recount(&before, guessed) {
+        let since = request.messages.split_off(counted.messages.min(request.messages.len()));
+        let guessed = model.count(request);
+        if let Some(guessed) = model.recount(request, guessed) {
             self.gauge.set(guessed, counted.tokens);
         }
+        request.messages.extend(since);
     }
 
     /// Tells the core how full the window is, where that is worth a thought; tells whether that changed the state.
@@ -323,7 +328,7 @@ impl Warm {
             output_schema: None,
             meta,
         };
-        self.seed_gauge(&request, &*model);
+        self.seed_gauge(&mut request, &*model);
         request.messages.clear();
         let under_way = self.state.compaction.as_ref();
         let (trigger, overflows) =

@@ -252,6 +252,21 @@ async fn an_answer_of_a_shape_that_is_cut_says_so() {
 }
 
 #[tokio::test]
+async fn an_answer_that_came_whole_and_does_not_fit_has_a_known_cost() {
+    for format in Format::ALL {
+        let vendor = FakeVendor::with(move |_, _| says(format, "no object")).await;
+        let rates = Rates { input: 1.0, output: 1.0, cache_read: None, cache_write: None };
+        let prices = Some(Prices { rates, long: None });
+        let rig = far_away(&vendor, format, ModelConfig { prices, ..ModelConfig::default() }).start().await;
+        let session = rig.create_with(|new| new.settings.output_schema = Some(json!({ "type": "object" }))).await;
+        let record = rig.ask(session, "fill it in").await;
+        assert_eq!(record.error.expect("a reason").code, "schema_mismatch", "{format:?}");
+        // Two attempts, both counted.
+        assert_eq!((record.cost_micro_usd, vendor.asked().len()), (Some(30), 2), "{format:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_call_with_broken_arguments_is_told_to_the_model() {
     for format in [Format::Anthropic, Format::Chat, Format::Responses] {
         let vendor = FakeVendor::start().await;
