@@ -14,6 +14,7 @@ use crate::{
     daemon::{Way, insist},
     data,
     exit::Problem,
+    piped,
     talk::TEXT_BYTES_MAX,
 };
 
@@ -38,20 +39,33 @@ enum Content {
 }
 
 /// Reads the files, before anything is sent.
-pub fn read(paths: &[PathBuf]) -> Result<Vec<Attached>, Problem> {
+pub fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Attached>> {
     paths.iter().map(|path| read_one(path)).collect()
 }
 
-fn read_one(path: &Path) -> Result<Attached, Problem> {
+/// The name that stands for standard input.
+pub const STDIN: &str = "-";
+
+fn read_one(path: &Path) -> anyhow::Result<Attached> {
     let bad = |why: String| Problem::usage(format!("{}: {why}", path.display()), "name a file with --attach FILE");
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| bad(error.to_string()))?;
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| bad(error.to_string()))?;
+    let bytes = match path == Path::new(STDIN) {
+        true => piped::bytes(FILE_BYTES_MAX as usize)?,
+        false => bytes_of(path).map_err(|error| bad(error.to_string()))?,
+    };
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(bad(format!("it is larger than {FILE_BYTES_MAX} bytes")));
+        return Err(bad(format!("it is larger than {FILE_BYTES_MAX} bytes")).into());
+    }
+    if path == Path::new(STDIN) {
+        return Ok(Attached { name: "stdin".into(), content: content(bytes) });
     }
     let name = path.file_name().map_or_else(|| "file".into(), |name| name.to_string_lossy().into_owned());
     Ok(Attached { name, content: content(bytes) })
+}
+
+fn bytes_of(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn content(bytes: Vec<u8>) -> Content {

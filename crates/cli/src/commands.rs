@@ -19,7 +19,7 @@ pub mod stop;
 pub mod store;
 pub mod token;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::atomic::AtomicBool};
 
 use tenure_client::Target;
 use tenure_wire::Verdict;
@@ -39,6 +39,8 @@ pub struct Context {
     /// A daemon that was named, instead of the one of the data folder.
     pub remote: Option<Target>,
     pub output: Output,
+    /// Whether it was told that the daemon has another environment than this shell.
+    pub has_told_unlike: AtomicBool,
 }
 
 impl Context {
@@ -77,7 +79,8 @@ pub fn run(cli: Cli) -> anyhow::Result<Exit> {
         }
         _ => remote::target(&cli.global)?,
     };
-    let context = Context { data: data::folder(cli.global.data.as_deref())?, remote, output: cli.global.output() };
+    let (data, output) = (data::folder(cli.global.data.as_deref())?, cli.global.output());
+    let context = Context { data, remote, output, has_told_unlike: AtomicBool::new(false) };
     let needs_folder = match &cli.command {
         // The doctor tells it among the rest.
         Command::Demo(_) | Command::Doctor(_) | Command::Completions(_) | Command::Man(_) => false,

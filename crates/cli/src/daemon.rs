@@ -238,6 +238,11 @@ fn is_full(data: &Path) -> bool {
     rustix::fs::statvfs(data).is_ok_and(|disk| disk.f_bavail == 0)
 }
 
+/// Whether no daemon is there: one that refuses for now is.
+fn is_away(error: &tenure_client::Error) -> bool {
+    error.code().is_none_or(|code| code == "shutting_down")
+}
+
 /// Repeats a call while a daemon that has answered is gone for a moment, and looks up where it is. Only for calls that may
 /// be said twice.
 pub async fn insist<T, F>(client: &Client, way: &Way, call: impl Fn() -> F) -> Result<T, tenure_client::Error>
@@ -252,11 +257,10 @@ where
                 if !told && began.elapsed() >= MISSED_AFTER {
                     told = true;
                     match &way.start_in {
-                        Some(data) => start_again(data).await,
-                        None => {
-                            let seconds = PATIENCE.as_secs();
-                            let hint = hint::of_waiting(&error);
-                            terminal::tell(&format!("{error}{hint}. Trying again for {seconds} s; Ctrl-C gives up."));
+                        Some(data) if is_away(&error) => start_again(data).await,
+                        _ => {
+                            let (why, seconds) = (hint::of_waiting(&error), PATIENCE.as_secs());
+                            terminal::tell(&format!("{why}. Trying again for {seconds} s; Ctrl-C gives up."));
                         }
                     }
                 }

@@ -19,8 +19,8 @@ use crate::{
 pub const CODES: &str = "\
 Exit codes:
     0  it went well
-    1  the turn failed, was canceled, expired or was interrupted; or a check or
-       a start failed
+    1  the turn failed, was canceled, expired, was interrupted or waits at its
+       budget; or a check or a start failed
     2  the command line or the configuration is wrong
     3  the daemon cannot be reached or started
     4  the daemon refused the request, or what it names is not there; the
@@ -99,6 +99,7 @@ impl std::error::Error for Problem {}
 /// Tells what is wrong with the command line, to programs as JSON; help and the version are told as ever.
 pub fn misused(mut error: clap::Error) -> ExitCode {
     name_only_what_is_needed(&mut error);
+    suggest_command(&mut error);
     let for_programs = std::env::args_os().any(|argument| argument == "--json");
     if error.use_stderr() && for_programs {
         let text = error.to_string();
@@ -111,6 +112,24 @@ pub fn misused(mut error: clap::Error) -> ExitCode {
         return Exit::Usage.into();
     }
     error.exit()
+}
+
+/// Two letters of a short word that changed places are too many for what compares words elsewhere.
+fn suggest_command(error: &mut clap::Error) {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else { return };
+    if error.get(ContextKind::SuggestedSubcommand).is_some() {
+        return;
+    }
+    let letters = |word: &str| {
+        let mut all: Vec<char> = word.chars().collect();
+        all.sort_unstable();
+        all
+    };
+    let (wanted, command) = (letters(typed), Cli::command());
+    let similar = command.get_subcommands().map(clap::Command::get_name).find(|name| letters(name) == wanted);
+    if let Some(similar) = similar.map(str::to_owned) {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![similar]));
+    }
 }
 
 /// An option that the environment gave would stand in the usage as if it had to be typed.

@@ -2,6 +2,8 @@
 
 mod asking;
 mod away;
+mod behind;
+mod disk;
 mod report;
 
 use std::{collections::VecDeque, io::IsTerminal as _, path::PathBuf, time::Duration};
@@ -20,7 +22,7 @@ use crate::{
     data,
     exit::{self, Exit},
     hint,
-    permit::Answers,
+    permit::{Answers, Permit},
     question::{self, Answer},
     slash::{self, Slash},
     standby,
@@ -77,7 +79,12 @@ pub struct Seat<'a> {
 
 pub struct Follow<'a> {
     seat: Seat<'a>,
+    /// The turn that is shown.
     turn: String,
+    /// The turn of the message that was sent, while it waits behind the one that is shown.
+    behind: Option<String>,
+    /// Requests up to this event were asked about when the open turn was looked at.
+    asked_until: u64,
     printer: Printer,
     /// Calls the person has not answered yet; the first one is being asked about.
     waiting: VecDeque<Waiting>,
@@ -91,6 +98,9 @@ pub struct Follow<'a> {
     canceled_by: Option<CanceledBy>,
     /// The daemon is away, and could not be started at once.
     is_missed: bool,
+    disk: disk::Look,
+    /// Whether a call was denied because nobody could be asked.
+    is_denied: bool,
     /// Nobody follows it any longer.
     leaves: Option<Leaves>,
 }
@@ -99,6 +109,8 @@ pub struct Follow<'a> {
 enum Leaves {
     /// The person has had enough of it.
     Typed,
+    /// The same, and a question is open.
+    Asked,
     /// The daemon was stopped, and it is not for us to start it again.
     Stopped,
 }
@@ -121,6 +133,8 @@ impl<'a> Follow<'a> {
         Self {
             seat,
             turn,
+            behind: None,
+            asked_until: 0,
             printer: Printer::new(terminal::stdout_look(), Detail::Story)
                 .notes(terminal::stderr_look())
                 .answered(answered()),
@@ -131,6 +145,8 @@ impl<'a> Follow<'a> {
             events: 0,
             canceled_by: None,
             is_missed: false,
+            disk: disk::Look::new(),
+            is_denied: false,
             leaves: None,
         }
     }
@@ -162,7 +178,10 @@ impl<'a> Follow<'a> {
         first: Option<CanceledBy>,
     ) -> anyhow::Result<Followed> {
         self.set_echo();
+        let session = &self.seat.session;
+        terminal::set_last_words(format!("Left; the turn goes on. `tenure cancel {session}` ends it."));
         let followed = self.walk_to_rest(stream, timeout, interrupts, first).await;
+        terminal::set_last_words(String::new());
         if let Some(lines) = &self.seat.lines {
             lines.echo(Echo::On);
         }
@@ -187,6 +206,11 @@ impl<'a> Follow<'a> {
                 Some(by) => by,
                 None => tokio::select! {
                     rest = self.step(stream, &mut missed) => match rest? {
+                        Some(rest) if self.behind.is_some() && rest.is_settled() => {
+                            self.finish(&rest)?;
+                            self.canceled_by = None;
+                            continue;
+                        }
                         Some(rest) => return self.finish(&rest).map(Followed::Rested),
                         None => continue,
                     },
@@ -195,13 +219,17 @@ impl<'a> Follow<'a> {
                 },
             };
             if self.canceled_by.is_some() {
-                terminal::note("Left; the turn is being canceled.\n");
+                terminal::note(CANCELED);
                 return Ok(Followed::Left(Exit::Interrupted));
             }
             // The daemon may be gone: whoever wants to leave need not wait until it is back.
             tokio::select! {
                 canceled = self.cancel(by) => canceled?,
-                _ = interrupts.recv() => return Ok(left()),
+                _ = interrupts.recv() => {
+                    let session = &self.seat.session;
+                    terminal::tell(&format!("Left; `tenure session show {session}` tells whether the cancel came through."));
+                    return Ok(Followed::Left(Exit::Interrupted));
+                }
             }
         }
     }
@@ -221,7 +249,7 @@ impl<'a> Follow<'a> {
             heard = typed(&mut self.seat.lines), if self.listens() => {
                 match heard {
                     Heard::Line(line) => self.typed(line.trim()).await?,
-                    Heard::End => self.leaves = Some(Leaves::Typed),
+                    Heard::End => self.leaves = Some(self.leaving()),
                 }
                 Ok(None)
             }
@@ -235,6 +263,10 @@ impl<'a> Follow<'a> {
                 Ok(None)
             }
             never = standby::keep_starting(self.seat.context), if self.is_missed => match never {},
+            () = tokio::time::sleep_until(self.disk.at), if !self.is_missed => {
+                self.look_at_disk().await?;
+                Ok(None)
+            }
         }
     }
 
@@ -246,9 +278,20 @@ impl<'a> Follow<'a> {
         }
         let pieces = self.printer.finish();
         self.show(pieces)?;
+        let session = &self.seat.session;
         Ok(match leaves {
+            Leaves::Typed | Leaves::Asked if self.canceled_by.is_some() => {
+                terminal::note(CANCELED);
+                Followed::Left(Exit::Ok)
+            }
             Leaves::Typed => {
-                terminal::note(LEFT);
+                terminal::note("Left; the turn goes its way.\n");
+                Followed::Left(Exit::Ok)
+            }
+            Leaves::Asked => {
+                terminal::tell(&format!(
+                    "Left; the turn waits for an answer: `tenure approve {session}` says yes, `tenure deny {session}` no."
+                ));
                 Followed::Left(Exit::Ok)
             }
             Leaves::Stopped => {
@@ -256,6 +299,10 @@ impl<'a> Follow<'a> {
                 Followed::Left(Exit::NoDaemon)
             }
         })
+    }
+
+    fn leaving(&self) -> Leaves {
+        if self.waiting.is_empty() { Leaves::Typed } else { Leaves::Asked }
     }
 
     /// While the agent speaks, what is typed is shown once it is a whole line; answers to a question are seen at once.
@@ -274,6 +321,8 @@ impl<'a> Follow<'a> {
             pieces.push(Piece { channel: Channel::Note, text: said });
             self.show(pieces)?;
         }
+        self.disk.put_off();
+        self.heed_queue(&event).await?;
         let is_ours = event.turn_id.as_deref() == Some(&self.turn);
         if !is_ours && item.kind != "stream_reset" {
             return Ok(None);
@@ -308,14 +357,26 @@ impl<'a> Follow<'a> {
 
     async fn consider(&mut self, event: Event) -> anyhow::Result<Option<Rest>> {
         self.heed_others(&event)?;
-        let data = event.data;
+        let (data, seq) = (event.data, event.seq);
         Ok(match event.wire_type.as_str() {
             "model_output_completed" => {
                 self.text = data["text"].as_str().unwrap_or_default().to_owned();
                 self.stop_reason = data["stop_reason"].clone();
                 None
             }
-            "approval_requested" => {
+            // An answer that was cut so that it does not fit its schema is abandoned, and is no whole output.
+            "model_attempt_failed"
+                if data["reason"]["message"].as_str().is_some_and(|why| why.contains("(max_tokens)")) =>
+            {
+                self.stop_reason = "max_tokens".into();
+                None
+            }
+            "approval_denied" => {
+                let why = data["reason"].as_str().unwrap_or_default();
+                self.is_denied |= matches!(self.seat.answers, Answers::Rule(Permit::Writes)) && why.ends_with(NOBODY);
+                None
+            }
+            "approval_requested" if seq > self.asked_until => {
                 self.asked(&data).await?;
                 None
             }
@@ -330,7 +391,7 @@ impl<'a> Follow<'a> {
             "turn_expired" => Rest::of("expired", data),
             "turn_interrupted" => self.rest_if_interrupted().await?,
             // An unattended turn ends at its budget by itself; an attended one waits until somebody raises it.
-            "budget_reached" => self.rest_if("waiting_budget").await?,
+            "budget_reached" if self.behind.is_none() => self.rest_if("waiting_budget").await?,
             _ => None,
         })
     }
@@ -400,7 +461,7 @@ impl<'a> Follow<'a> {
             (Ok(Slash::Deny(why)), false) => return self.decide(Verdict::Deny, Scope::Once, why).await,
             (Ok(Slash::Cancel), _) if self.canceled_by.is_none() => self.cancel(CanceledBy::Interrupt).await?,
             (Ok(Slash::Exit), _) => {
-                self.leaves = Some(Leaves::Typed);
+                self.leaves = Some(self.leaving());
                 // Its answer's line is closed by what was typed.
                 self.waiting.clear();
             }
@@ -490,13 +551,9 @@ fn answered() -> Answered {
     if std::io::stdout().is_terminal() { Answered::Live } else { Answered::Whole }
 }
 
-const LEFT: &str = "Left; the turn goes its way.\n";
-
-/// The person pressed Ctrl-C again, and does not wait for the cancel.
-pub fn left() -> Followed {
-    terminal::note(LEFT);
-    Followed::Left(Exit::Interrupted)
-}
+/// How the reason ends where a call is denied because there is nobody who could say yes.
+const NOBODY: &str = "nobody can be asked";
+const CANCELED: &str = "Left; the turn is being canceled.\n";
 
 /// What somebody said elsewhere, with who it was, as a line; `None` for all else.
 pub fn said_elsewhere(event: &Event, own: &[String], look: &Look) -> Option<String> {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use tenure_client::{Fault, discover::Absent};
+use tenure_client::{Fault, discover::Absent, print::tamed};
 
 /// Where the daemon of a command is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,11 @@ const OF_REFUSALS: &[(&str, &str)] = &[
     ("bad_token_name", "use small letters, digits, '.', '_' and '-', such as: tenure token add ci"),
     ("body_timeout", AGAIN),
     ("body_too_large", "say less at once, or raise limits.body_bytes_max in the daemon's config.toml"),
-    ("budget_lowered", "name a higher limit, or `none`"),
+    (
+        "budget_lowered",
+        "name a higher limit, or `none`; a lower or a first one is said when a session is made, such as with \
+         `tenure chat --max-cost 0.50`",
+    ),
     ("empty_message", "say something"),
     ("head_timeout", AGAIN),
     ("head_too_large", "use a shorter name, or a whole id"),
@@ -105,9 +109,32 @@ pub fn of_refusal(code: &str, told: &str, place: Place) -> String {
     placed.to_owned()
 }
 
-/// What to do while a call is tried again.
-pub fn of_waiting(error: &tenure_client::Error) -> &'static str {
-    if error.code() == Some("disk_refused") { ": free some space" } else { "" }
+/// Why a call is tried again, and what can be done about it meanwhile.
+pub fn of_waiting(error: &tenure_client::Error) -> String {
+    match error.code() {
+        Some("disk_refused") => format!("{}: free some space", capital(&error.to_string())),
+        _ => capital(&error.to_string()),
+    }
+}
+
+/// That a disk refuses what a turn writes, and why.
+pub fn of_disk(why: &str) -> String {
+    match is_full(why) {
+        true => {
+            "The daemon's disk is full and refuses writes (no space left): the turn waits until there is space.".into()
+        }
+        false => format!("The daemon's disk refuses writes ({}): the turn waits until it takes them.", tamed(why)),
+    }
+}
+
+/// Whether a message of the system says that a disk is full.
+pub fn is_full(why: &str) -> bool {
+    ["No space left", "no storage space", "quota exceeded"].iter().any(|words| why.contains(words))
+}
+
+fn capital(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// What to do where the data folder's daemon cannot be found.

@@ -21,19 +21,19 @@ pub struct Limit(Option<u64>);
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct Limits {
     /// What it may cost, in US dollars, such as 0.50; `none` is no limit
-    #[arg(long, value_name = "DOLLARS", value_parser = dollars, help_heading = HEADING)]
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars, allow_negative_numbers = true, help_heading = HEADING)]
     max_cost: Option<Limit>,
     /// How many tokens it may use, without those that are read from a cache; or `none`
-    #[arg(long, value_name = "N", value_parser = number, help_heading = HEADING)]
+    #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true, help_heading = HEADING)]
     max_tokens: Option<Limit>,
     /// How often its model may be asked, or `none`
-    #[arg(long, value_name = "N", value_parser = number, help_heading = HEADING)]
+    #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true, help_heading = HEADING)]
     max_steps: Option<Limit>,
     /// How many tools it may call, or `none`
-    #[arg(long, value_name = "N", value_parser = number, help_heading = HEADING)]
+    #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true, help_heading = HEADING)]
     max_calls: Option<Limit>,
-    /// How long it may work, such as 10m, or `none`; looked at before each step, and waiting for you does not count
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = HEADING)]
+    /// How long it may work, such as 10m, or `none`: then what runs is stopped; waiting for you does not count
+    #[arg(long, value_name = "TIME", value_parser = time, allow_negative_numbers = true, help_heading = HEADING)]
     max_time: Option<Limit>,
 }
 
@@ -131,13 +131,35 @@ pub fn shown(view: &SessionView, last: Option<&TurnView>) -> Option<String> {
 /// What the open turn has used up, and the command that lets it go on; `None` where it does not wait for that.
 pub fn used_up(view: &SessionView) -> Option<(String, String)> {
     let spent = &view.turn.as_ref().filter(|turn| turn.status == "waiting_budget")?.spent;
-    let reached = used(spent).into_iter().find_map(|(kind, field, used)| {
+    let (budget, found) = reached(view, spent).unwrap_or(("", "a limit".into()));
+    Some((found, raising(view, budget)))
+}
+
+/// The command that lets a turn that ended at its budget get further the next time; `None` where nothing is in its way.
+pub fn raise_first(view: &SessionView, last: &TurnView) -> Option<String> {
+    let (budget, _) = reached(view, &last.spent).filter(|_| last.status == "expired")?;
+    Some(raising(view, budget))
+}
+
+/// The limit that was reached: what it is of, and how much of it was used.
+fn reached(view: &SessionView, spent: &Spent) -> Option<(&'static str, String)> {
+    used(spent).into_iter().find_map(|(kind, field, used)| {
         let limit = view.budgets[field].as_u64().filter(|limit| used >= *limit)?;
         Some((name(kind), of_limit(name(kind), used, limit)))
-    });
-    let (budget, found) = reached.unwrap_or(("", "a limit".into()));
+    })
+}
+
+fn raising(view: &SessionView, budget: &str) -> String {
     let flag = LIMITS.iter().find(|(known, _)| *known == budget).map_or("--max-…", |(_, flag)| flag);
-    Some((found, format!("session change {} {flag} MORE", view.id)))
+    format!("session change {} {flag} MORE", view.id)
+}
+
+/// Tells what the open turn waits for where that is its budget; `head` is how that begins. Whether it is so.
+pub fn tell_waiting(view: &SessionView, head: &str) -> bool {
+    let Some((found, command)) = used_up(view) else { return false };
+    terminal::tell(&format!("{head}: {found}. It goes on after"));
+    terminal::note(&format!("    tenure {command}\nfrom another terminal; /cancel gives it up.\n"));
+    true
 }
 
 /// Whether a limit on money is among these.

@@ -18,6 +18,7 @@ mod lookup;
 mod memory;
 mod models;
 mod permit;
+mod piped;
 mod question;
 mod remote;
 mod slash;

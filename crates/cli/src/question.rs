@@ -14,13 +14,12 @@ use crate::{
 /// What can be typed.
 pub const CHOICE: &str = "[y] yes  [n] no  [s] yes, for this session  [?] help";
 /// What it means.
-const HELP: &str = "\
-  y  yes, this once
+const HELP: &str = "  y  yes, this once
   n  no; in a chat /deny WHY also tells the agent why
   s  yes, and so to the same tool with the same subject for the rest of this
      session
-  Ctrl-C cancels the turn. Ctrl-D leaves: the question stays, here and in
-  `tenure session show`.
+  Ctrl-C cancels the turn. Ctrl-D leaves: the question stays, for
+  `tenure approve` and for the next chat.
 ";
 
 /// What a line says to a question.

@@ -7,7 +7,8 @@ pub enum Slash {
     Exit,
     Show,
     Sessions,
-    Model(String),
+    /// Another one, or which it is.
+    Model(Option<String>),
     Title(String),
     Fork,
     New,
@@ -27,7 +28,7 @@ const ALL: [(&str, &str, &str); 14] = [
     ("/sessions", "", "the newest sessions"),
     ("/new", "", "begin another session; this one stays"),
     ("/fork", "", "go on in a copy of this session; this one stays as it is"),
-    ("/model", "NAME", "the model of the turns to come"),
+    ("/model", "NAME", "the model of the turns to come; without a name, which it is"),
     ("/title", "TEXT", "call this session something else"),
     ("/approve", "", "say yes to the call that waits"),
     ("/deny", "WHY", "say no to it; why is told to the agent, and may be left out"),
@@ -83,7 +84,7 @@ pub fn parse(line: &str) -> Option<Result<Slash, String>> {
         "compact" => alone(Slash::Compact),
         "resume" => alone(Slash::Resume),
         "retry" => alone(Slash::Retry),
-        "model" => with(Slash::Model, "a model's name"),
+        "model" => Ok(Slash::Model((!rest.is_empty()).then(|| rest.to_owned()))),
         "title" => with(Slash::Title, "a title"),
         _ => Err(format!("There is no /{word}; /help lists what there is.")),
     })
@@ -102,7 +103,8 @@ mod tests {
         for text in ["hello", "/etc/passwd is what?", "/", "/A", "a /help"] {
             assert_eq!(parse(text), None, "{text}");
         }
-        for bad in ["/model", "/exit now", "/hepl"] {
+        assert_eq!(parse("/model"), Some(Ok(Slash::Model(None))));
+        for bad in ["/title", "/exit now", "/hepl"] {
             assert!(parse(bad).unwrap().is_err(), "{bad}");
         }
     }

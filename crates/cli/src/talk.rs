@@ -10,8 +10,8 @@ use crate::{
     daemon::{Way, insist},
     data,
     exit::Problem,
-    follow::{self, CanceledBy, Files},
-    limits,
+    follow::{CanceledBy, Files},
+    limits, terminal,
 };
 
 /// Longer texts are refused before they are sent.
@@ -104,7 +104,7 @@ pub async fn send(
             _ = interrupts.recv() => match interrupted {
                 None => interrupted = Some(CanceledBy::Interrupt),
                 Some(_) => {
-                    follow::left();
+                    terminal::tell("Left; whether the message was taken is not known: `tenure sessions` shows what is there.");
                     return Ok(Sent::Left);
                 }
             },

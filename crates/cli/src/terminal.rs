@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     io::{self, IsTerminal, Write as _},
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -160,7 +161,7 @@ impl Lines {
         let terminal = terminal.map_err(|error| error.into_parts().1)?;
         let modes = tcgetattr(terminal.get_ref())?;
         let echoed = modes.local_modes.intersection(LocalModes::ECHO);
-        restore_at_end(modes)?;
+        end_in_order(Some(modes))?;
         let (typed, kept) = (vec![], VecDeque::new());
         Ok(Self { terminal, echoed, typed, kept, hearing: Hearing::Here, is_over: false, is_late: false })
     }
@@ -330,15 +331,30 @@ enum Read {
     End,
 }
 
-/// Whoever ends this process with a signal gets the terminal back as it was. After a SIGKILL that is up to the shell.
-fn restore_at_end(modes: Termios) -> io::Result<()> {
+/// What is told when a signal ends this process.
+static LAST_WORDS: Mutex<String> = Mutex::new(String::new());
+
+/// From now on this is told when a signal ends this process; nothing, where it is empty.
+pub fn set_last_words(words: String) {
+    *LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner) = words;
+}
+
+/// Whoever ends this process with a signal is told what goes on without it, and gets the terminal back as it was. After a
+/// SIGKILL that is up to the shell.
+pub fn end_in_order(modes: Option<Termios>) -> io::Result<()> {
     let (mut terminate, mut hang_up) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
     tokio::spawn(async move {
         let kind = tokio::select! {
             _ = terminate.recv() => SignalKind::terminate(),
             _ = hang_up.recv() => SignalKind::hangup(),
         };
-        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &modes);
+        if let Some(modes) = modes {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &modes);
+        }
+        let words = LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if !words.is_empty() {
+            note(&format!("\n{words}\n"));
+        }
         std::process::exit(128 + kind.as_raw_value());
     });
     Ok(())

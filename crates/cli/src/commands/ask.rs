@@ -1,19 +1,17 @@
 //! `tenure ask`: one message, and everything until its turn is settled.
 
 use std::{
-    io::Read as _,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use anyhow::Context as _;
 use clap::Args;
 use serde_json::{Map, Value};
 use tenure_client::{Client, Until};
-use tenure_wire::Part;
+use tenure_wire::{Part, SessionView};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Context;
+use super::{Context, models};
 use crate::{
     attach,
     count::within,
@@ -23,6 +21,7 @@ use crate::{
     limits::{self, Limits},
     lookup,
     permit::{self, Answers, Permit, Seated},
+    piped,
     standby::while_starting,
     talk::{self, NewTalk, Sent, TEXT_BYTES_MAX},
     terminal::{self, Lines, Output},
@@ -32,12 +31,15 @@ const EXAMPLES: &str = "\
 Examples:
     tenure ask \"what does this project do?\"
     tenure ask --approve all \"make the tests pass\"
-    git diff | tenure ask -
+    git diff | tenure ask \"what is wrong here?\"
+    tenure ask - < question.txt
     tenure ask --model small --attach plan.png \"what is wrong here?\"
     tenure ask --session sess_01K9 \"and now the docs\"
     tenure ask --max-cost 0.50 --max-time 10m \"find the slow test\"
     tenure ask --json \"hello\" | tail -1 | jq -r .text
 
+Stdin that is a file or a pipe is read beside a text and follows it behind a
+blank line; a pipe that stays silent for 3 s is passed over, and that is told.
 The answer goes to stdout, all else to stderr; with --schema the last text
 alone is the answer. Behind a pipe a text is printed once it is whole, so that
 nothing of an attempt that was cut gets there. With --json every event of the
@@ -52,7 +54,7 @@ Ctrl-C cancels the turn; a second one leaves it as it is.";
 #[derive(Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", crate::exit::CODES))]
 pub struct Arguments {
-    /// What to say; `-` reads it from stdin
+    /// What to say; `-` reads it from stdin. What is piped in beside a text follows it
     text: String,
     /// The folder the agent works in, for a new session; with --url its whole path on the daemon's machine
     #[arg(long, default_value = ".", value_name = "DIR", conflicts_with = "session")]
@@ -63,7 +65,7 @@ pub struct Arguments {
     /// Go on with this session instead of making a new one
     #[arg(long)]
     session: Option<String>,
-    /// A file that goes along: an image, a PDF, audio or text; may be given again
+    /// A file that goes along: an image, a PDF, audio or text, or `-` for stdin; may be given again
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
     /// A file with a JSON Schema that the answer has to fit, for a new session
@@ -81,7 +83,7 @@ pub struct Arguments {
 }
 
 pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
-    let text = text_of(&arguments.text)?;
+    let text = text_of(&arguments.text, &arguments.attach)?;
     let budgets = arguments.limits.of_new(arguments.session.is_some())?;
     let attached = attach::read(&arguments.attach)?;
     let output_schema = arguments.schema.as_deref().map(schema_of).transpose()?;
@@ -91,11 +93,16 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
     let client = daemon::connect(context).await?;
     let way = Way::restarting(context);
     let (session, seq) = match &arguments.session {
-        Some(given) => known_session(&client, given).await?,
+        Some(given) => {
+            let (session, view) = known_session(&client, given).await?;
+            models::tell_before(context, Some(&view.model));
+            (session, view.seq)
+        }
         None => {
             let workspace = talk::workspace(&arguments.workspace, context.files())?;
             let approval = permit::policy(arguments.approve, answers);
             let model = arguments.model.clone();
+            models::tell_before(context, model.as_deref());
             let new = NewTalk { workspace: &workspace, model, approval, output_schema, budgets };
             (while_starting(context, talk::begin(&client, &way, &new, &text)).await?, 0)
         }
@@ -108,7 +115,13 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
     let sent = while_starting(context, sending).await?;
     let Sent::Taken { turn, interrupted, message } = sent else { return Ok(Exit::Interrupted) };
     let deadline = arguments.timeout.map(Duration::from_secs);
-    let mut lines = if let Answers::Person = answers { Some(Lines::of_terminal()?) } else { None };
+    let mut lines = match answers {
+        Answers::Person => Some(Lines::of_terminal()?),
+        Answers::Rule(_) => {
+            terminal::end_in_order(None)?;
+            None
+        }
+    };
     let (lines, own) = (lines.as_mut(), &mut vec![message]);
     let seat = Seat { context, client, way, session, answers, frame, lines, own };
     Ok(match Follow::new(seat, turn).until_rest(&mut stream, deadline, &mut interrupts, interrupted).await? {
@@ -117,25 +130,24 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
     })
 }
 
-fn text_of(given: &str) -> anyhow::Result<String> {
-    let text = match given {
-        "-" => {
-            let mut text = String::new();
-            let limited = std::io::stdin().lock().take(TEXT_BYTES_MAX as u64 + 1).read_to_string(&mut text);
-            match limited {
-                Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                    return Err(Problem::usage("the text from stdin is not UTF-8", "send plain text").into());
-                }
-                read => read.context("cannot read the text from stdin")?,
-            };
-            text
-        }
-        given => given.to_owned(),
+/// What is said: a text, what was piped in, or both.
+fn text_of(given: &str, attached: &[PathBuf]) -> anyhow::Result<String> {
+    let readers = attached.iter().filter(|path| *path == Path::new(attach::STDIN)).count();
+    let text = match (given, readers) {
+        (attach::STDIN, 0) => piped::text(TEXT_BYTES_MAX)?,
+        (given, 0) if !given.trim().is_empty() => with_piped(given, piped::beside(TEXT_BYTES_MAX)?),
+        (given, 0 | 1) if given != attach::STDIN => given.to_owned(),
+        _ => return Err(Problem::usage("stdin can be read once", "leave one - out").into()),
     };
     if text.trim().is_empty() {
         return Err(Problem::usage("there is nothing to say", "give a text, or - to read it from stdin").into());
     }
     Ok(talk::checked(text)?)
+}
+
+/// The text, a blank line, and what was piped in.
+fn with_piped(text: &str, piped: Option<String>) -> String {
+    piped.map_or_else(|| text.to_owned(), |piped| format!("{text}\n\n{piped}"))
 }
 
 fn schema_of(path: &Path) -> anyhow::Result<Map<String, Value>> {
@@ -144,7 +156,7 @@ fn schema_of(path: &Path) -> anyhow::Result<Map<String, Value>> {
     Ok(serde_json::from_str(&text).map_err(|error| bad(format!("is no JSON object: {error}")))?)
 }
 
-async fn known_session(client: &Client, given: &str) -> anyhow::Result<(String, u64)> {
+async fn known_session(client: &Client, given: &str) -> anyhow::Result<(String, SessionView)> {
     let session = lookup::session(client, given).await?;
     let view = client.session(&session).await?;
     if let Some((found, command)) = limits::used_up(&view) {
@@ -158,7 +170,7 @@ async fn known_session(client: &Client, given: &str) -> anyhow::Result<(String, 
             status => format!("A turn is open there ({status}); this one comes after it.\n"),
         });
     }
-    Ok((session, view.seq))
+    Ok((session, view))
 }
 
 #[cfg(test)]
@@ -167,8 +179,10 @@ mod tests {
 
     #[test]
     fn there_must_be_something_to_say() {
-        assert!(text_of("  \n").is_err());
-        assert!(text_of(&"x".repeat(TEXT_BYTES_MAX + 1)).is_err());
-        assert_eq!(text_of("hi").unwrap(), "hi");
+        let of = |text: &str| text_of(text, &["-".into()]);
+        assert!(of("  \n").is_err() && of("-").is_err());
+        assert!(of(&"x".repeat(TEXT_BYTES_MAX + 1)).is_err());
+        assert_eq!(of("hi").unwrap(), "hi");
+        assert!(text_of("hi", &["-".into(), "-".into()]).is_err());
     }
 }

@@ -22,14 +22,15 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::{Context, session};
+use super::{Context, models, session};
 use crate::{
-    before,
+    before, config,
     daemon::{self, Way},
     exit::{self, Exit},
     follow::{self, Files, Follow, Followed, Frame, Seat},
     limits::{self, Limits},
     lookup,
+    models::default_of_daemon,
     permit::{self, Answers, Permit, Seated},
     question,
     slash::{self, Slash},
@@ -148,17 +149,22 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
         approve: arguments.approve,
         budgets: arguments.limits.of_new(arguments.session.is_some() || arguments.go_on)?,
         answers,
-        lines: if person { Some(Lines::of_terminal()?) } else { None },
+        lines: match person {
+            true => Some(Lines::of_terminal()?),
+            false => terminal::end_in_order(None).map(|()| None)?,
+        },
         own: vec![],
         others: None,
         interrupts: signal(SignalKind::interrupt())?,
         last: Exit::Ok,
     };
-    if let Some(session) = chat.meant(arguments).await? {
-        chat.take_up(session).await?;
-    }
+    let model = match chat.meant(arguments).await? {
+        Some(session) => Some(chat.take_up(session).await?),
+        None => arguments.model.clone(),
+    };
+    models::tell_before(context, model.as_deref());
     match person {
-        true => chat.with_person(arguments.text.clone()).await,
+        true => chat.with_person(arguments.text.clone(), model).await,
         false => chat.with_pipe(arguments.text.clone()).await,
     }
 }
@@ -182,14 +188,14 @@ impl Chat<'_> {
         Ok(latest.map(|row| row.id))
     }
 
-    /// Goes on with a session: shows where it stands.
-    async fn take_up(&mut self, session: String) -> anyhow::Result<()> {
+    /// Goes on with a session: shows where it stands. Its model.
+    async fn take_up(&mut self, session: String) -> anyhow::Result<String> {
         let view = self.client.session(&session).await?;
         if self.context.output == Output::Text {
             self.tell_past(&view).await?;
         }
         self.open = Some(self.opened(session, view.seq));
-        Ok(())
+        Ok(view.model)
     }
 
     fn opened(&self, session: String, seq: u64) -> Open {
@@ -213,12 +219,14 @@ impl Chat<'_> {
         Ok(())
     }
 
-    async fn with_person(mut self, first: Option<String>) -> anyhow::Result<Exit> {
+    async fn with_person(mut self, first: Option<String>, model: Option<String>) -> anyhow::Result<Exit> {
         let look = terminal::stderr_look();
         let faint = |text: &str| terminal::note(&format!("{}\n", look.paint(Tone::Faint, text)));
+        let with = model.or_else(|| self.model_of_new());
+        let with = with.map(|model| format!(" with {}", tamed(&model))).unwrap_or_default();
         match &self.open {
-            Some(open) => faint(&format!("{}; /help for help", open.session)),
-            None => faint("A new session begins with your first message; /help for help."),
+            Some(open) => faint(&format!("{}{with}; /help for help", open.session)),
+            None => faint(&format!("A new session{with} begins with your first message; /help for help.")),
         }
         let mut prompt = Prompt::new(self.context.data.join(HISTORY_FILE))?;
         let ended = self.converse(&mut prompt, first).await;
@@ -471,6 +479,12 @@ impl Chat<'_> {
         Ok(self.took(followed))
     }
 
+    /// The model of a session that is begun now, where it can be told.
+    fn model_of_new(&self) -> Option<String> {
+        let of_daemon = || default_of_daemon(&self.context.data, &config::read(&self.context.data).ok()?);
+        self.model.clone().or_else(|| self.context.remote.is_none().then(of_daemon).flatten())
+    }
+
     async fn begin(&self, text: &str) -> anyhow::Result<String> {
         let workspace = match &self.workspace {
             Some(workspace) => workspace.clone(),
@@ -507,9 +521,7 @@ impl Chat<'_> {
                     return Ok(Followed::Rested(self.last));
                 }
                 "waiting_budget" => {
-                    let (found, command) = limits::used_up(&view).unwrap_or_default();
-                    terminal::tell(&format!("The turn waits at its budget: {found}. It goes on after"));
-                    terminal::note(&format!("    tenure {command}\nfrom another terminal; /cancel gives it up.\n"));
+                    limits::tell_waiting(&view, "The turn waits at its budget");
                     return Ok(Followed::Rested(self.last));
                 }
                 _ => {}

@@ -6,7 +6,7 @@ mod models;
 use std::{
     borrow::Cow,
     fs,
-    io::Write as _,
+    io::{ErrorKind, Write as _},
     os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Stdio},
@@ -134,14 +134,26 @@ fn folder(path: &Path) -> Check {
             }
         }
         Err(error) => wrong(NAME, format!("{shown}: {error}"), "choose another folder with --data"),
-        Ok(_) if tempfile::tempfile_in(path).is_err() => {
-            wrong(NAME, format!("{shown} cannot be written to"), "mend its permissions, or choose another with --data")
-        }
-        Ok(found) if found.permissions().mode() & 0o077 != 0 => {
-            warning(NAME, format!("{shown} can be looked into by others"), format!("close it: chmod 700 {shown}"))
-        }
-        Ok(_) => ok(NAME, shown.to_string()),
+        Ok(found) => match tempfile::tempfile_in(path) {
+            Err(error) => {
+                let hint = match is_full(&error) {
+                    true => FREE,
+                    false => "mend its permissions, or choose another with --data",
+                };
+                wrong(NAME, format!("{shown} cannot be written to: {}", error.kind()), hint)
+            }
+            Ok(_) if found.permissions().mode() & 0o077 != 0 => {
+                warning(NAME, format!("{shown} can be looked into by others"), format!("close it: chmod 700 {shown}"))
+            }
+            Ok(_) => ok(NAME, shown.to_string()),
+        },
     }
+}
+
+const FREE: &str = "free some space on its disk: until then sessions wait";
+
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 fn space(path: &Path) -> Check {
@@ -173,6 +185,7 @@ fn sync_time(path: &Path) -> Check {
         Ok(times[SYNCS / 2])
     };
     match measure() {
+        Err(error) if is_full(&error) => wrong("sync", "the disk is full: nothing can be written", FREE),
         Err(error) => wrong("sync", format!("the disk does not sync: {error}"), "choose another folder with --data"),
         Ok(time) => {
             let found = format!("{:.2} ms for a write that survives a power cut (median of {SYNCS})", ms(time));
@@ -290,8 +303,11 @@ async fn daemon(path: &Path, durability: &'static str) -> Vec<Check> {
                 "ready" => ok("ready", "every session with something pending has been looked at"),
                 _ => warning("ready", found, "wait a moment, then look again"),
             });
-            let told = |notice: String| {
-                warning("notice", notice, "`tenure store check` looks for damage; the daemon's log has this too")
+            let told = |notice: String| match hint::is_full(&notice) {
+                true => warning("notice", notice, FREE),
+                false => {
+                    warning("notice", notice, "`tenure store check` looks for damage; the daemon's log has this too")
+                }
             };
             checks.extend(ready.notices.into_iter().map(told));
         }

@@ -1,5 +1,7 @@
 //! `tenure models`: what sessions can have for a model, and what is missing for the others.
 
+use std::sync::atomic::Ordering;
+
 use clap::Args;
 use tenure_client::{
     Client,
@@ -8,7 +10,11 @@ use tenure_client::{
 use tenure_wire::{ModelList, ModelView, PriceView, ProviderView};
 
 use super::Context;
-use crate::{config, daemon, exit::Exit, models, terminal};
+use crate::{
+    config, daemon,
+    exit::{Exit, Problem},
+    models, terminal,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,6 +43,11 @@ pub struct Arguments {
 pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
     let client = daemon::connect(context).await?;
     let list = client.models(arguments.provider.as_deref()).await?;
+    if let Some(named) = arguments.provider.as_deref().filter(|_| list.providers.is_empty() && list.models.is_empty()) {
+        let all: Vec<String> = client.models(None).await?.providers.into_iter().map(|provider| provider.name).collect();
+        let message = format!("there is no provider named `{}`", tamed(named));
+        return Err(Problem::refused("unknown_provider", message, format!("there are: {}", all.join(", "))).into());
+    }
     match context.output {
         terminal::Output::Json => terminal::print_json(&list)?,
         terminal::Output::Text => {
@@ -54,6 +65,7 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
 pub async fn tell_key_here(context: &Context, client: &Client) {
     // It is only a hint: what stands in its way is not worth an error.
     if context.remote.is_none()
+        && !context.has_told_unlike.load(Ordering::Relaxed)
         && let Ok(list) = client.models(None).await
     {
         tell_unlike(context, &list);
@@ -64,7 +76,21 @@ pub async fn tell_key_here(context: &Context, client: &Client) {
 fn tell_unlike(context: &Context, list: &ModelList) {
     let Ok(config) = config::read(&context.data) else { return };
     let Ok(here) = models::catalog(&config, &models::environment) else { return };
-    for difference in models::unlike(&context.data, &config, &here, list) {
+    tell_all(&models::unlike(&context.data, &config, &here, list));
+}
+
+/// What the daemon's environment has else than this shell's is told before a message goes there to this model.
+pub fn tell_before(context: &Context, model: Option<&str>) {
+    let Ok(config) = config::read(&context.data) else { return };
+    if context.remote.is_none() {
+        let differences = models::unlike_for(&context.data, &config, model);
+        context.has_told_unlike.store(!differences.is_empty(), Ordering::Relaxed);
+        tell_all(&differences);
+    }
+}
+
+fn tell_all(differences: &[String]) {
+    for difference in differences {
         terminal::tell(&format!("The daemon {difference}; `tenure stop` ends it, and the next one has what is here."));
     }
 }

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 use tenure_client::{
     Client, Until,
     print::{Detail, Look, Printer, Tone, paid, span, subject, tamed, tokens_in},
@@ -217,7 +217,8 @@ async fn show(context: &Context, client: &Client, given: &str) -> anyhow::Result
         terminal::Output::Json => terminal::print_json(&view)?,
         terminal::Output::Text => {
             let last = last_turn(client, &view).await?;
-            let lines = described(&view, last.as_ref(), terminal::stdout_look());
+            let mut lines = described(&view, last.as_ref(), terminal::stdout_look());
+            lines.extend(next_attempt(client, &view, terminal::stdout_look()).await?);
             lines.iter().try_for_each(|line| terminal::print_line(line))?
         }
     }
@@ -236,14 +237,42 @@ pub(super) async fn last_turn(client: &Client, view: &SessionView) -> anyhow::Re
     }
 }
 
+/// What the vendor said where the open turn waits to ask it again, and when it does; a row, if so.
+pub(super) async fn next_attempt(client: &Client, view: &SessionView, look: Look) -> anyhow::Result<Option<String>> {
+    if view.turn.is_none() {
+        return Ok(None);
+    }
+    let before = view.seq.saturating_sub(1);
+    let mut stream = client.events(&view.id, Until::Present).after(before.to_string());
+    let mut found = None;
+    while let Some(item) = stream.next().await {
+        let event: Event = serde_json::from_str(&item?.json)?;
+        if event.pos.is_none() {
+            found = Some(event).filter(|event| event.wire_type == "model_attempt_failed");
+        }
+    }
+    let Some((event, at)) = found.as_ref().and_then(|event| Some((event, event.data["retry_at"].as_str()?))) else {
+        return Ok(None);
+    };
+    let (kind, message) = (&event.data["reason"]["kind"], &event.data["reason"]["message"]);
+    let of = |value: &Value| tamed(&value.as_str().unwrap_or_default().replace('\n', "⏎"));
+    let told = format!("the model did not answer ({}): {}; it is asked again at {at}", of(kind), of(message));
+    Ok(Some(format!("{:<NAMES$}{}", "waits", look.folded_behind(NAMES, &told))))
+}
+
 /// How a turn ended badly, in words; `None` for one that was completed.
 fn bad_end(turn: &TurnView) -> Option<String> {
     match (turn.status.as_str(), &turn.error) {
         ("completed", _) => None,
-        (status, Some(error)) => Some(format!("{status}: {} ({})", error.message, error.code)),
-        (status, None) if turn.is_settled() => Some(status.to_owned()),
+        (status, Some(error)) => Some(format!("{}: {} ({})", spelt(status), error.message, error.code)),
+        (status, None) if turn.is_settled() => Some(spelt(status).to_owned()),
         _ => None,
     }
+}
+
+/// A status as it is written everywhere else than in a turn's record.
+fn spelt(status: &str) -> &str {
+    if status == "cancelled" { "canceled" } else { status }
 }
 
 /// How much room the names of what is shown take.
@@ -275,7 +304,9 @@ pub(super) fn described(view: &SessionView, last: Option<&TurnView>, look: Look)
     let usage = &view.usage;
     let input = tokens_in(usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens);
     row("tokens", &format!("{input}, {} out", usage.output_tokens));
-    row("cost", &paid(view.cost_micro_usd, view.spent.micro_usd));
+    // What lost events tell of cost is lost too.
+    let cost = view.cost_micro_usd.filter(|_| view.damage.is_empty());
+    row("cost", &paid(cost, view.spent.micro_usd));
     if let Some(limits) = limits::shown(view, last) {
         row("limits", &limits);
     }
@@ -306,7 +337,8 @@ pub(super) fn described(view: &SessionView, last: Option<&TurnView>, look: Look)
         let about = subject(&json!({"input": approval.input, "subject": approval.subject}));
         row("waits", &format!("{}  {}: {about}", approval.tool_call_id, approval.name));
     }
-    for (command, what) in next_steps(view, ended.is_some()) {
+    let raise = last.and_then(|last| limits::raise_first(view, last));
+    for (command, what) in next_steps(view, ended.is_some(), raise) {
         row("next", &format!("tenure {command}"));
         row("", what);
     }
@@ -314,7 +346,7 @@ pub(super) fn described(view: &SessionView, last: Option<&TurnView>, look: Look)
 }
 
 /// What a person can do where the session does not go on by itself: commands, and what they do.
-fn next_steps(view: &SessionView, ended_badly: bool) -> Vec<(String, &'static str)> {
+fn next_steps(view: &SessionView, ended_badly: bool, raise: Option<String>) -> Vec<(String, &'static str)> {
     let of = |command: &str| format!("{command} {}", view.id);
     let status = view.turn.as_ref().map(|turn| turn.status.as_str());
     match (status, limits::used_up(view)) {
@@ -327,7 +359,8 @@ fn next_steps(view: &SessionView, ended_badly: bool) -> Vec<(String, &'static st
         ],
         (Some("waiting_approval"), _) => vec![(of("approve"), "says yes to what waits; `tenure deny` says no")],
         (None, _) if ended_badly && view.status == "active" => {
-            vec![(of("session retry"), "runs that turn again")]
+            let raise = raise.map(|command| (command, "raises the limit that it ended at; then"));
+            raise.into_iter().chain([(of("session retry"), "runs that turn again")]).collect()
         }
         _ => vec![],
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tenure_client::print::tamed;
 use tenure_wire::{Approve, Scope, Verdict};
 
-use super::{Files, Follow, Frame, Waiting};
+use super::{Files, Follow, Frame, NOBODY, Waiting};
 use crate::{before, daemon::insist, permit::Answers, question, terminal};
 
 impl Follow<'_> {
@@ -16,7 +16,7 @@ impl Follow<'_> {
         match self.seat.answers {
             Answers::Rule(permit) => {
                 let verdict = permit.verdict(data["kind"].as_str().unwrap_or_default());
-                let reason = Some("answered by --approve, nobody can be asked".to_owned());
+                let reason = Some(format!("answered by --approve, {NOBODY}"));
                 self.answer(call, verdict, Scope::Once, reason).await
             }
             Answers::Person => {

@@ -10,6 +10,7 @@ use crate::{
     count::counted,
     daemon::insist,
     exit::Exit,
+    hint,
     terminal::{self, Output},
 };
 
@@ -22,6 +23,11 @@ pub(super) struct Rest {
 impl Rest {
     pub(super) fn of(status: &str, data: Value) -> Option<Self> {
         Some(Self { status: status.to_owned(), data })
+    }
+
+    /// Whether nothing more will happen in the turn.
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(self.status.as_str(), "completed" | "failed" | "canceled" | "expired")
     }
 }
 
@@ -78,6 +84,7 @@ impl Follow<'_> {
                 let whose = if self.seat.frame != Frame::Chat { format!("; session {session}") } else { String::new() };
                 let line = look.folded(&format!("{status}: {counts}{whose}"));
                 terminal::note(&format!("{}\n", look.paint(Tone::Faint, &line)));
+                self.tell_next(rest);
             }
         }
         Ok(match (self.canceled_by, rest.status.as_str()) {
@@ -85,5 +92,26 @@ impl Follow<'_> {
             (_, "completed") => Exit::Ok,
             _ => Exit::Failed,
         })
+    }
+
+    /// What a person can do after it.
+    fn tell_next(&self, rest: &Rest) {
+        let session = &self.seat.session;
+        let again = format!("`tenure session retry {session}`");
+        let next = match (rest.status.as_str(), rest.data["code"].as_str().unwrap_or_default()) {
+            ("failed", "auth" | "quota") => {
+                format!("With another key it may work: set that, `tenure stop`, then {again} runs the turn again.")
+            }
+            ("failed", "bad_request" | "unknown_model" | "context_overflow" | "verification_failed") => return,
+            ("failed", _) => format!("{again} runs the turn again."),
+            _ if self.is_denied => "Calls were denied, for nobody can be asked here: `--approve all` allows them in a \
+                                    new session."
+                .to_owned(),
+            _ => return,
+        };
+        match self.seat.frame {
+            Frame::Chat => terminal::tell(&hint::in_chat(&next, session)),
+            Frame::Once | Frame::Final => terminal::tell(&next),
+        }
     }
 }

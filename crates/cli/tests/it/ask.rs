@@ -46,6 +46,40 @@ fn the_text_may_come_from_stdin() {
 }
 
 #[test]
+fn what_is_piped_in_follows_a_text_and_may_be_attached() {
+    let folder = Folder::new();
+    let said = |arguments: &[&str], piped: &[u8]| {
+        let mut command = folder.command(&[&["ask", "--json"], arguments].concat());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Who does not read it closes it.
+        let _ = child.stdin.take().unwrap().write_all(piped);
+        Ran::of(child.wait_with_output().unwrap())
+    };
+    let parts = |ran: Ran| {
+        let lines = ran.exits(0).json_lines();
+        lines.iter().find(|line| line["type"] == "message_added").unwrap()["data"]["parts"].clone()
+    };
+    assert_eq!(parts(said(&["review this"], b"one\ntwo\n"))[0]["text"], "review this\n\none\ntwo\n");
+    assert_eq!(parts(said(&["hello"], b""))[0]["text"], "hello");
+    let attached = parts(said(&["review this", "--attach", "-"], b"one"));
+    assert_eq!(attached[0]["text"], "review this");
+    assert_eq!(attached[1]["text"], "<file name=\"stdin\">\none\n</file>");
+    assert!(said(&["hello"], b"\xff").exits(2).error()["hint"].as_str().unwrap().contains("--attach -"));
+    assert_eq!(said(&["-", "--attach", "-"], b"x").exits(2).error()["code"], "usage");
+}
+
+#[test]
+fn a_pipe_that_stays_silent_is_passed_over() {
+    let folder = Folder::new();
+    let mut command = folder.command(&["ask", "hello"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let open = child.stdin.take();
+    let ran = Ran::of(child.wait_with_output().unwrap()).exits(0);
+    drop(open);
+    assert!(ran.stdout.contains("“hello”") && ran.stderr.contains("Nothing came from stdin for 3 s"), "{ran:?}");
+}
+
+#[test]
 fn json_gives_every_event_and_a_result() {
     let folder = Folder::new();
     let lines = folder.tenure(&["ask", "--json", "hi"]).exits(0).json_lines();
@@ -114,6 +148,8 @@ fn nobody_to_ask_means_no_unless_it_was_said_up_front() {
         let there = |name| std::fs::remove_file(folder.workspace().join(name)).is_ok();
         assert_eq!((there("written"), there("ran")), (written, ran_it), "{approve:?}: {ran:?}");
         assert!(ran.stdout.contains("Done.") && ran.stderr.contains("cost unknown"), "{approve:?}: {ran:?}");
+        let is_hinted = !approve.contains(&"never") && !ran_it;
+        assert_eq!(ran.stderr.contains("`--approve all` allows them"), is_hinted, "{approve:?}: {ran:?}");
     }
 }
 
@@ -124,6 +160,7 @@ fn a_failed_turn_and_a_turn_out_of_time_exit_with_1() {
         folder.script(&json!({"name": "f", "steps": [{"do": [{"error": {"kind": "auth", "message": "no key"}}]}]}));
     let ran = folder.tenure(&["ask", "--model", &failing, "go"]).exits(1);
     assert!(ran.stderr.contains("no key") && ran.stderr.contains("failed:"), "{ran:?}");
+    assert!(ran.stderr.contains("`tenure stop`, then `tenure session retry sess_"), "{ran:?}");
     let told = folder.tenure(&["ask", "--model", &failing, "--json", "go"]).exits(1).json_lines().pop().unwrap();
     let (code, message) = (&told["error"]["code"], &told["error"]["message"]);
     assert!(code.is_string() && message.as_str().unwrap().contains("no key"), "{told}");
@@ -157,6 +194,24 @@ async fn an_interrupt_cancels_the_turn() {
 }
 
 #[tokio::test]
+async fn who_is_ended_says_that_the_turn_goes_on() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(folder.data()).await;
+    let model = folder.script(&json!({"name": "s", "steps": [{"do": [{"text": "wait"}, {"stall": true}]}]}));
+    for (name, code) in [(Signal::TERM, 128 + 15), (Signal::HUP, 128 + 1)] {
+        let mut command = folder.command(&["ask", "--json", "--model", &model, "go"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut shown = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert!(shown.any(|line| line.contains("model_output_delta")));
+        signal(child.id(), name);
+        let ran = Ran::of(child.wait_with_output().unwrap()).exits(code);
+        let session = daemon.client().list(1, None, &Default::default()).await.unwrap().sessions[0].id.clone();
+        assert!(ran.stderr.contains(&format!("the turn goes on. `tenure cancel {session}` ends it.")), "{ran:?}");
+        folder.tenure(&["cancel", &session]).exits(0);
+    }
+}
+
+#[tokio::test]
 async fn a_second_interrupt_leaves_also_when_the_daemon_is_gone() {
     let folder = Folder::new();
     let mut daemon = Daemon::start(folder.data()).await;
@@ -170,7 +225,7 @@ async fn a_second_interrupt_leaves_also_when_the_daemon_is_gone() {
     signal(child.id(), Signal::INT);
     assert!(told.any(|line| line.unwrap() == "Canceling; Ctrl-C again leaves at once."));
     signal(child.id(), Signal::INT);
-    assert!(told.any(|line| line.unwrap() == "Left; the turn goes its way."));
+    assert!(told.any(|line| line.unwrap().starts_with("Left; `tenure session show sess_")));
     assert_eq!(wait_for_end(&mut child).await.code(), Some(130));
 }
 
@@ -290,6 +345,8 @@ async fn a_session_is_shown_continued_canceled_and_ended() {
     let canceled = folder.tenure(&["cancel", session, "--reason", "enough", "--json"]).exits(0).json();
     assert_eq!(canceled, json!({"turn_id": turn, "status": "canceling"}));
     Watcher::start(&daemon, session).wait_for_type("turn_canceled").await;
+    let shown = folder.tenure(&["session", "show", session]).exits(0).stdout;
+    assert!(shown.contains("last turn   canceled\n"), "{shown}");
     let ended = folder.tenure(&["session", "end", session, "--json"]).exits(0).json();
     assert_eq!(ended, json!({"session_id": session, "status": "completed"}));
     let ran = folder.tenure(&["ask", "--session", session, "--json", "third"]).exits(4);
@@ -337,6 +394,7 @@ async fn limits_are_set_and_raised_from_the_command_line() {
     assert!(limits.contains("the last turn used ") && limits.contains(" of 200 steps, "), "{shown}");
     assert!(shown.contains(" of $0.02\n"), "{shown}");
     assert!(shown.contains(&format!("next        tenure session retry {session}\n")), "{shown}");
+    assert!(shown.contains(&format!("next        tenure session change {session} --max-cost MORE\n")), "{shown}");
     let ran = folder.tenure(&["session", "change", session, "--max-cost", "0.01"]).exits(4);
     assert!(ran.stderr.contains("budget_lowered") && ran.stderr.contains("name a higher limit, or `none`"), "{ran:?}");
     assert!(ran.stderr.contains("a turn may use $0.02 now"), "{ran:?}");
@@ -392,6 +450,7 @@ fn a_failed_turn_is_told_and_run_again() {
     child.stdin.take().unwrap().write_all(b"/retry\n").unwrap();
     let ran = Ran::of(child.wait_with_output().unwrap()).exits(1);
     assert!(ran.stderr.contains("The turn failed: no key (auth)"), "{ran:?}");
+    assert!(ran.stderr.contains("then /retry runs the turn again."), "{ran:?}");
 }
 
 #[test]
@@ -416,4 +475,20 @@ fn a_limit_on_money_that_cannot_work_is_told() {
     let ran = folder.tenure(&["session", "change", &session, "--model", "box/m"]).exits(0);
     assert!(ran.stderr.contains("The price of box/m is not known, so --max-cost cannot stop it"), "{ran:?}");
     assert!(ran.stdout.contains("limits      each turn may use 200 steps, "), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_turn_that_waits_to_ask_again_says_what_the_vendor_said() {
+    let folder = Folder::new();
+    let daemon = Daemon::start(folder.data()).await;
+    let limited = json!({"error": {"kind": "rate_limited", "message": "slow down", "retry_after_ms": 600_000}});
+    let model = folder.script(&json!({"name": "s", "steps": [{"do": [limited]}]}));
+    let session = daemon.session(&folder.workspace(), &model).await;
+    let watcher = Watcher::start(&daemon, &session);
+    daemon.send(&session, "go").await;
+    let failed = watcher.wait_for_type("model_attempt_failed").await;
+    let at = failed.data["retry_at"].as_str().unwrap();
+    let shown = folder.tenure(&["session", "show", &session]).exits(0).stdout;
+    let told = format!("the model did not answer (rate_limited): slow down; it is asked again at {at}");
+    assert!(shown.contains(&told), "{shown}");
 }

@@ -134,7 +134,7 @@ async fn ctrl_c_cancels_the_turn_and_a_second_one_leaves() {
     crate::rig::signal(child.id(), rustix::process::Signal::INT);
     screen.until("Canceling; Ctrl-C again leaves at once.");
     crate::rig::signal(child.id(), rustix::process::Signal::INT);
-    screen.until("Left; the turn goes its way.");
+    screen.until("Left; `tenure session show sess_");
     assert_eq!(wait_for_end(&mut child).await.code(), Some(130));
 }
 
@@ -421,7 +421,7 @@ async fn ctrl_d_leaves_a_turn_and_typing_does_not_tear_its_text() {
     std::fs::write(gate, "").unwrap();
     screen.until("[?] help > ");
     screen.types("\u{4}");
-    screen.until("\r\nLeft; the turn goes its way.\r\n");
+    screen.until("\r\nLeft; the turn waits for an answer: `tenure approve sess_");
     assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
 
     let sessions = daemon.client().list(2, None, &Default::default()).await.unwrap().sessions;
@@ -437,6 +437,7 @@ async fn a_terminal_is_given_back_when_the_chat_is_ended() {
     screen.until("Thinking");
     assert!(!screen.echoes());
     crate::rig::signal(child.id(), rustix::process::Signal::TERM);
+    screen.until("Left; the turn goes on. `tenure cancel sess_");
     assert_eq!(wait_for_end(&mut child).await.code(), Some(128 + 15));
     assert!(screen.echoes());
 }
@@ -507,6 +508,60 @@ async fn a_turn_at_its_budget_gives_the_prompt_back_and_goes_on_when_it_is_raise
     folder.tenure(&["session", "change", session.as_str().unwrap(), "--max-steps", "none"]).exits(0);
     screen.until("The budget was raised.");
     screen.until("Done.");
+    screen.types("/exit\r");
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_message_behind_a_turn_at_its_budget_lets_that_be_followed_answered_and_given_up() {
+    let folder = Folder::new();
+    let read = json!({"call": {"name": "read_file", "input": {"path": "x"}}});
+    let shell = json!({"call": {"name": "shell", "input": {"command": "touch ran"}}});
+    let steps = json!([{"do": [read]}, {"do": [shell]}, text("First done."), text("Second done."), {"do": [read]}]);
+    let model = folder.script(&json!({"name": "s", "steps": steps}));
+    let (mut screen, mut child) = chat(&folder, &["--model", &model, "--max-steps", "1", "go"]);
+    screen.until("The turn waits at its budget: 1 of 1 steps.");
+    screen.until(PROMPT);
+    screen.types("please continue\r");
+    screen.until("Queued behind the open turn, which waits at its budget: 1 of 1 steps.");
+    let session = folder.tenure(&["sessions", "--json"]).exits(0).json()["sessions"][0]["id"].clone();
+    let session = session.as_str().unwrap();
+    folder.tenure(&["session", "change", session, "--max-steps", "3"]).exits(0);
+    screen.until("The budget was raised.");
+    screen.until("Allow shell?");
+    screen.until("[?] help > ");
+    screen.types("y\n");
+    screen.until("First done.");
+    screen.until("completed: ");
+    screen.until("Second done.");
+    screen.until("completed: ");
+    screen.until(PROMPT);
+    assert!(folder.workspace().join("ran").exists());
+    screen.types("/exit\r");
+    assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn the_turn_that_a_message_waits_for_can_be_given_up() {
+    let folder = Folder::new();
+    let read = json!({"call": {"name": "read_file", "input": {"path": "x"}}});
+    let model = folder.script(&json!({"name": "s", "steps": [{"do": [read]}, text("Instead.")]}));
+    let (mut screen, mut child) = chat(&folder, &["--model", &model, "--max-steps", "1"]);
+    screen.until(&format!("A new session with {model} begins with your first message"));
+    screen.until(PROMPT);
+    screen.types("/model\r");
+    screen.until(&format!("The next session has the model {model}."));
+    screen.until(PROMPT);
+    screen.types("go\r");
+    screen.until("The turn waits at its budget: 1 of 1 steps.");
+    screen.until(PROMPT);
+    screen.types("rather this\r");
+    screen.until("Queued behind the open turn");
+    screen.types("/cancel\n");
+    screen.until("canceled: ");
+    screen.until("Instead.");
+    screen.until("completed: ");
+    screen.until(PROMPT);
     screen.types("/exit\r");
     assert_eq!(wait_for_end(&mut child).await.code(), Some(0));
 }

@@ -363,3 +363,42 @@ async fn what_a_daemon_has_else_than_the_shell_is_told() {
     let told = with(&["doctor", "--json"], &[]).json();
     assert!(check(&told, "openai")["found"].as_str().unwrap().contains("does not let us in"), "{told}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_daemon_has_else_is_told_before_a_message_goes_there() {
+    let (first, second) = (speaking(Format::Chat, "One.").await, speaking(Format::Chat, "Two.").await);
+    let folder = Folder::new();
+    let at = |vendor: &FakeVendor| [("OPENAI_BASE_URL", vendor.url("/v1"))];
+    let arguments = ["--model", "openai/any", "hello"];
+    let ran = ask(&folder, &at(&first), &arguments).exits(0);
+    assert!(!ran.stderr.contains("this shell"), "{ran:?}");
+    let ran = ask(&folder, &at(&second), &arguments).exits(0);
+    let differs = format!("reaches openai at {}, and this shell names {}", first.url("/v1"), second.url("/v1"));
+    let told = ran.stderr.find(&differs).unwrap_or_else(|| panic!("{ran:?}"));
+    assert!(told < ran.stderr.find("completed: ").unwrap() && ran.stderr.matches("this shell").count() == 1, "{ran:?}");
+    // A shell that says nothing wants nothing else, and what another model needs does not matter.
+    assert!(!ask(&folder, &[], &arguments).exits(0).stderr.contains("this shell"));
+    let ran = ask(&folder, &at(&second), &["--model", "scripted", "hello"]).exits(0);
+    assert!(!ran.stderr.contains("this shell"), "{ran:?}");
+    // A key that came too late.
+    let ran = ask(&folder, &[("ANTHROPIC_API_KEY", KEY.to_owned())], &["hello"]).exits(0);
+    assert!(ran.stderr.contains("has scripted for sessions that name no model, and this shell anthropic/"), "{ran:?}");
+    assert!(ran.stderr.contains("has no key for anthropic, which is here; `tenure stop`"), "{ran:?}");
+    let ran = ask(&folder, &[("TENURE_DEFAULT_MODEL", "openai/any".to_owned())], &["hello"]).exits(0);
+    assert!(ran.stderr.contains("has scripted for sessions that name no model, and this shell openai/any"), "{ran:?}");
+    let mut command = folder.command(&["doctor", "--json"]);
+    let doctor = Ran::of(command.env("ANTHROPIC_API_KEY", KEY).output().unwrap()).json();
+    assert!(check(&doctor, "models")["hint"].as_str().unwrap().starts_with("`tenure stop`"), "{doctor}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_cut_and_does_not_fit_tells_its_stop_reason() {
+    let folder = Folder::new();
+    let schema = folder.path().join("schema.json");
+    fs::write(&schema, json!({ "type": "object" }).to_string()).unwrap();
+    let cut = json!({"do": [{"text": "{\"n\": "}, {"stop_reason": "max_tokens"}]});
+    let model = folder.script(&json!({"name": "s", "steps": [{"attempts": [cut, cut]}]}));
+    let ran = folder.tenure(&["ask", "--json", "--model", &model, "--schema", schema.to_str().unwrap(), "go"]).exits(1);
+    let result = ran.json_lines().pop().unwrap();
+    assert_eq!((&result["stop_reason"], &result["error"]["code"]), (&json!("max_tokens"), &json!("schema_mismatch")));
+}

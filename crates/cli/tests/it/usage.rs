@@ -86,6 +86,18 @@ fn mistakes_exit_with_2_and_start_nothing() {
 }
 
 #[test]
+fn mistakes_are_told_with_what_was_meant() {
+    let told = run(&["aks", "hi"]).exits(2).stderr;
+    assert!(told.contains("a similar subcommand exists: 'ask'"), "{told}");
+    let told = run(&["ask", "--max-cost", "-1", "hi"]).exits(2).stderr;
+    assert!(told.contains("'-1' is no price") && !told.contains("'-- -1'"), "{told}");
+    let folder = Folder::new();
+    let error = folder.tenure(&["models", "openaii", "--json"]).exits(4).error();
+    assert_eq!(error["code"], "unknown_provider");
+    assert!(error["hint"].as_str().unwrap().contains("openai, "), "{error}");
+}
+
+#[test]
 fn errors_are_json_where_json_was_asked_for() {
     let folder = Folder::new();
     let ran = folder.tenure(&["--json", "serve", "--listen", "0.0.0.0:0"]).exits(2);

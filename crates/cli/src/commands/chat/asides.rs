@@ -12,7 +12,8 @@ const SESSIONS_SHOWN: usize = 10;
 pub async fn show(client: &Client, id: &str) -> anyhow::Result<()> {
     let view = client.session(id).await?;
     let last = session::last_turn(client, &view).await?;
-    let lines = session::described(&view, last.as_ref(), terminal::stderr_look());
+    let mut lines = session::described(&view, last.as_ref(), terminal::stderr_look());
+    lines.extend(session::next_attempt(client, &view, terminal::stderr_look()).await?);
     lines.iter().for_each(|line| terminal::note(&format!("{}\n", hint::in_chat(line, id))));
     Ok(())
 }

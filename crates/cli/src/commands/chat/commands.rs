@@ -22,7 +22,11 @@ impl Chat<'_> {
                 self.reach().await?;
                 asides::list(&self.client).await?;
             }
-            Slash::Model(name) if self.open.is_none() => {
+            Slash::Model(None) if self.open.is_none() => {
+                let model = self.model_of_new().unwrap_or_else(|| "what the daemon takes for its default".into());
+                terminal::note(&format!("The next session has the model {}.\n", tamed(&model)));
+            }
+            Slash::Model(Some(name)) if self.open.is_none() => {
                 self.reach().await?;
                 self.client.check_model(&name).await?;
                 terminal::note(&format!("The next session has the model {}.\n", tamed(&name)));
@@ -51,7 +55,11 @@ impl Chat<'_> {
         let client = &self.client;
         match slash {
             Slash::Show => asides::show(client, &session).await?,
-            Slash::Model(name) => {
+            Slash::Model(None) => {
+                let view = client.session(&session).await?;
+                terminal::note(&format!("The model is {}.\n", tamed(&view.model)));
+            }
+            Slash::Model(Some(name)) => {
                 let patch = Patch { model: Some(name), ..Patch::default() };
                 let view = client.patch(&session, None, &patch).await?;
                 terminal::note(&format!("The next turn goes to {}.\n", tamed(&view.model)));

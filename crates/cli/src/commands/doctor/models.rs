@@ -54,7 +54,8 @@ pub async fn checks(data: &Path) -> Vec<Check> {
     if !absent.is_empty() {
         checks.push(ok("not set up", absent.join("; ")));
     }
-    checks.insert(0, doctor.default_model(usable));
+    let is_set_here = models::default_here(&here, &config).is_some_and(|name| name != "scripted");
+    checks.insert(0, doctor.default_model(usable, is_set_here && started_with.is_some()));
     checks.extend(unlike(data, &config, &here).await);
     checks
 }
@@ -75,11 +76,17 @@ enum Told {
 }
 
 impl Doctor<'_> {
-    fn default_model(&self, usable: bool) -> Check {
+    /// `waits_here`: the next daemon would have a model by what is set in this shell.
+    fn default_model(&self, usable: bool, waits_here: bool) -> Check {
         let said = self.default.clone().filter(|name| !name.is_empty());
         let said = said.or_else(|| self.config.default_model.clone());
         match models::default_model(self.catalog, said.as_deref()) {
             Err(problem) => wrong("models", problem.to_string(), "`tenure models` lists them"),
+            Ok(name) if name == "scripted" && waits_here => warning(
+                "models",
+                "sessions talk to `scripted`, which is no model: the daemon was started without what is set here",
+                "`tenure stop`: the next command starts one with the environment of here",
+            ),
             Ok(name) if name == "scripted" && !usable => warning(
                 "models",
                 "there is no key and no server on this machine: sessions talk to `scripted`, which is no model",
