@@ -263,7 +263,7 @@ impl Loaded {
         let mut there = Self::load(folder, now)?;
         let mut lines = Vec::new();
         for (name, kept) in self.by_name.iter().filter(|(_, kept)| is_fresh(kept.at, now)) {
-            if !there.by_name.get(name).is_some_and(|known| known.at >= kept.at) {
+            if there.by_name.get(name).is_none_or(|known| known.at < kept.at) {
                 let offset = there.len + lines.len() as u64;
                 lines.extend_from_slice(&self.line(kept)?);
                 lines.push(b'\n');
