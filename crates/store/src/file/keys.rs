@@ -22,8 +22,8 @@ const KEYS_MAX: usize = 200_000;
 const KEY_LINE_BYTES_MAX: usize = 64 << 10;
 /// The file is written anew when it has this many lines more than twice the keys that count.
 const STALE_LINES_MAX: usize = 64;
-/// Where more lines than this are damaged, no bit is looked for: a start would wait for it. A repair does it all the same.
-const MENDED_AT_ONCE_MAX: usize = 100;
+/// Where more than this is damaged, no bit is looked for: a start would wait for it. A repair does it all the same.
+const MENDED_BYTES_MAX: u64 = 2 << 10;
 /// A file of so many keys is smaller.
 const BYTES_MAX: u64 = 1 << 30;
 
@@ -129,8 +129,8 @@ impl Loaded {
             keys = Self::read(folder.disk.open(&folder.layout.keys(), Open::Existing)?, now)?;
         }
         if !keys.damaged.is_empty() {
-            let notice = "lines of keys.ndjson are damaged and were passed over; see `tenure store repair`";
-            folder.notices.add(format!("{} {notice}", keys.damaged.len()));
+            let count = keys.damaged.len();
+            folder.notices.add(format!("{count} lines of keys.ndjson are damaged and were passed over"));
         }
         if keys.is_mostly_stale() {
             keys.compact(folder)?;
@@ -169,12 +169,15 @@ impl Loaded {
     /// Mends the lines that one turned bit explains, and puts the rest of a torn line aside; whether it changed the file.
     fn mend(&self, folder: &Folder) -> io::Result<bool> {
         let content = self.file.read_whole(BYTES_MAX)?;
-        let (mut whole, mut mended, mut torn) = (Vec::new(), 0, None);
-        let few = self.damaged.len() <= MENDED_AT_ONCE_MAX;
-        // What is passed over stays; the rest of a torn line is looked at all the same.
-        let passed = if few { 0 } else { usize::try_from(self.len).map_err(io::Error::other)?.min(content.len()) };
-        whole.extend_from_slice(&content[..passed]);
-        for piece in line_files::key_pieces(&content[passed..]) {
+        let end = usize::try_from(self.len).map_err(io::Error::other)?.min(content.len());
+        let hurt = self.damaged.iter().map(|line| line.bytes).sum::<u64>() + (content.len() - end) as u64;
+        // Where it is too much, the lines stay as they are, and only what comes behind the last line end is taken away.
+        let is_much = hurt > MENDED_BYTES_MAX;
+        let (lines, rest) = content.split_at(if is_much { end } else { 0 });
+        let (mut whole, mut mended, mut torn) = (lines.to_vec(), 0, None);
+        let pieces = (!is_much).then(|| line_files::key_pieces(rest));
+        let left = (is_much && !rest.is_empty()).then_some(Piece::Lost(rest));
+        for piece in pieces.into_iter().flatten().chain(left) {
             match piece {
                 Piece::Good(line) => whole.extend_from_slice(line),
                 Piece::Mended(lines) => {

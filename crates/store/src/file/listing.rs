@@ -145,6 +145,10 @@ impl Listing {
 
     /// The session seems to be gone from the disk, and nobody deleted it: it is listed no more, and not forgotten.
     pub async fn lose(&self, session: SessionId) -> Result<()> {
+        if self.loaded.lock().await.is_none() {
+            // Whoever loads it sees what is there.
+            return Ok(());
+        }
         self.with(move |folder, listing| {
             let Some(row) = listing.rows.find(session).map(Entry::to_row) else { return Ok(()) };
             // One that was made since it was missed has its log by now.
