@@ -154,7 +154,7 @@ fn time_ends_what_runs() {
         .budgets(time(100))
         .given([say("hi"), asks([read("r1"), shell("s1", "ls")]), wait(100), cut("r1"), wait(999)])
         .when(approve("s1"))
-        .then(&["approval_granted s1", "budget_reached duration 100 of 100"], &[]);
+        .then(&["approval_granted s1 once", "budget_reached duration 100 of 100"], &[]);
     case("not before its time").budgets(time(100)).given([say("hi"), wait(99)]).when(time_up()).refused("stale");
     case("nothing ran")
         .budgets(time(100))

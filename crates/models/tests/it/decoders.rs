@@ -126,7 +126,7 @@ fn responses() {
 
 #[test]
 fn gemini() {
-    check(target!("gemini"), &model(Wire::Gemini, ToolMode::Native), &["finishReason"]);
+    check(target!("gemini"), &model(Wire::Gemini, ToolMode::Native), &["finishReason", "blockReason"]);
 }
 
 #[test]
