@@ -6,6 +6,7 @@ use tenure_client::{
     print::{LIMITS, of_limit},
 };
 use tenure_core::budget::BudgetKind;
+use tenure_models::catalog::runs_models;
 use tenure_wire::{Budgets, ProviderView, SessionView, Spent, TurnView};
 
 use crate::{count::within, exit::Problem, span, terminal};
@@ -175,9 +176,9 @@ pub async fn tell_unpriced(client: &Client, view: &SessionView) -> anyhow::Resul
     let provider = model.split_once('/').map(|(provider, _)| provider);
     let is_priced = match list.models.iter().find(|known| known.name == *model) {
         Some(known) => known.prices.is_some(),
-        // What no list names has no price, but for servers on the daemon's machine that want no key, which are free.
+        // What no list names has no price, but for servers on the daemon's machine that run models, which are free.
         None => {
-            let is_free = |known: &ProviderView| known.local && !known.has_key;
+            let is_free = |known: &ProviderView| known.local && !known.has_key && runs_models(&known.name);
             list.providers.iter().all(|known| Some(known.name.as_str()) != provider || is_free(known))
         }
     };

@@ -258,7 +258,8 @@ impl Files {
     /// The same, and nothing is changed.
     pub fn look(&self) -> Result<Kept, Problem> {
         let path = self.0.join(Self::TOKENS);
-        let hint = "mend the file, or remove it to forget all tokens but the daemon's own";
+        let hint = "`tenure store repair` mends one turned bit; else mend the file yourself, or remove it to forget all \
+                    tokens but the daemon's own";
         let refused = |why: String| Problem::usage(format!("{}: {why}", path.display()), hint);
         match data::read_plain(&path, TOKENS_BYTES_MAX).map_err(|error| refused(error.to_string()))? {
             Some(bytes) => tenure_server::read_tokens(&bytes).map_err(refused),

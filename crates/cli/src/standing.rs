@@ -24,7 +24,8 @@ impl FileStanding {
     /// Reads the rules given so far. A file that cannot be understood is refused: nothing is allowed or forgotten by mistake.
     pub fn open(data: &Path) -> Result<Self, Problem> {
         let path = data.join(FILE);
-        let hint = "mend the file, or remove it to forget all answers given for always";
+        let hint = "`tenure store repair` mends one turned bit; else mend the file yourself, or remove it to forget all \
+                    answers given for always";
         let refused = |why: String| Problem::usage(format!("{}{why}", path.display()), hint);
         let rules = match data::read_plain(&path, BYTES_MAX).map_err(|error| refused(format!(": {error}")))? {
             Some(bytes) => read(&bytes).map_err(refused)?,
@@ -55,6 +56,12 @@ fn read(bytes: &[u8]) -> Result<Vec<Rule>, String> {
             Err(": its sum does not fit: the disk has changed it; if you did, leave only the list of rules".into())
         }
     }
+}
+
+/// The file as it was, where one turned bit explains what is wrong with it.
+pub fn mend(bytes: &[u8]) -> Option<Vec<u8>> {
+    // A bare list has no sum that could tell.
+    tenure_server::mend_bit(bytes, |bytes| !bytes.trim_ascii_start().starts_with(b"[") && read(bytes).is_ok())
 }
 
 fn written(rules: &[Rule]) -> serde_json::Result<Vec<u8>> {
@@ -112,7 +119,11 @@ mod tests {
             bytes[at / 8] ^= 1 << (at % 8);
             // Blanks between words mean nothing.
             assert!(read(&bytes).is_ok_and(|read| read == rules) || read(&bytes).is_err(), "bit {at}");
+            if at % 29 == 0 {
+                assert_eq!(read(&mend(&bytes).unwrap()), Ok(rules.clone()), "bit {at}");
+            }
         }
         assert_eq!(read(format!("[{rule}]").as_bytes()).unwrap(), rules);
+        assert_eq!(mend(format!("[{rule}").as_bytes()), None, "nothing tells what was there");
     }
 }

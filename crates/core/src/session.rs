@@ -273,6 +273,9 @@ pub struct Turn {
     /// Compactions since the last reply: one that does not help is not repeated for ever.
     #[serde(default, skip_serializing_if = "is_none_yet")]
     pub compactions: u32,
+    /// How the vendor refused the present request as too long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub too_long: Option<String>,
 }
 
 fn is_none_yet(count: &u32) -> bool {
@@ -390,12 +393,12 @@ impl Turn {
         }
     }
 
-    /// Whether its time passes.
+    /// Whether its time passes: something of it is at work. A call that runs is, also while a person is asked of another.
     pub fn is_active(&self) -> bool {
-        self.phase == Phase::Going && self.status() == TurnStatus::Running
+        self.phase == Phase::Going && (self.status() == TurnStatus::Running || self.calls.iter().any(Call::is_running))
     }
 
-    /// For how long it has been active at a time after its last event. Waiting for people does not count.
+    /// For how long it has been active at a time after its last event. Waiting for people alone does not count.
     pub fn active_ms_at(&self, at: Timestamp) -> u64 {
         let passed = u64::try_from(at.since(self.clock).as_millis()).unwrap_or(u64::MAX);
         self.spent.active_ms.saturating_add(if self.is_active() { passed } else { 0 })
@@ -424,6 +427,10 @@ impl Turn {
 impl Call {
     pub fn is_done(&self) -> bool {
         matches!(self.state, CallState::Done { .. })
+    }
+
+    pub fn is_running(&self) -> bool {
+        matches!(self.state, CallState::Started { .. })
     }
 }
 

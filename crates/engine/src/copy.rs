@@ -15,8 +15,6 @@ use tenure_store::{CreateKey, LogWriter, Stage, Store, StoredEvent};
 
 use crate::{Engine, Error, warm::Warm};
 
-/// Among the keys that make sessions: the ids of those that were deleted.
-const PURGED: &str = "purged";
 /// How often somebody who repeats a request looks whether the first one is done.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -138,7 +136,7 @@ impl Copy {
 }
 
 impl Engine {
-    /// Keeps a key that makes a session; gives the id that belongs to it and whether an earlier request made it.
+    /// Keeps a key that makes a session; gives the id that belongs to it.
     pub(crate) async fn keep_key(&self, mine: CreateKey) -> Result<SessionId, Error> {
         let store = &self.0.parts.store;
         let first = match store.key_get(&mine.endpoint, &mine.key, mine.at).await? {
@@ -149,36 +147,62 @@ impl Engine {
             let message = "this idempotency key was used for another request";
             return Err(Refusal::new("key_reused", message, "use a new key for a new request").into());
         }
-        self.check_not_purged(first.session_id, mine.at).await?;
+        // A new key is younger than any deletion, and has made nothing yet.
+        if first != mine {
+            self.check_not_gone(&first, mine.at).await?;
+        }
         Ok(first.session_id)
     }
 
-    /// Notes that a session is about to be deleted: its maker's key must not make it anew.
-    pub(crate) async fn keep_purged(&self, session_id: SessionId) -> Result<(), Error> {
-        let (endpoint, key, at) = (PURGED.into(), session_id.to_string(), self.0.parts.clock.now());
-        match self.0.parts.store.key_put(CreateKey { endpoint, key, digest: String::new(), session_id, at }).await {
-            // So many keys are no reason to keep a session.
-            Ok(_) | Err(tenure_store::Error::KeysFull { .. }) => Ok(()),
+    /// A key makes its session once. Where a crash came between the two, the session is made now; where it was made and is
+    /// gone, an empty one would pass for it.
+    async fn check_not_gone(&self, first: &CreateKey, now: Timestamp) -> Result<(), Error> {
+        let (store, session) = (&self.0.parts.store, first.session_id);
+        // Both before it is looked for: the listing knows of it after it was made, a mark before it is deleted.
+        let is_known = store.has_row(session).await?;
+        let mark = self.purge_mark(session, now).await?;
+        let found = match store.check(session).await {
+            Err(gone @ tenure_store::Error::NoSession(_)) => Err(gone),
+            _ => store.head(session).await,
+        };
+        match found {
+            Err(tenure_store::Error::NoSession(_)) if mark.is_some_and(|mark| mark.at >= first.at) => {
+                Err(purged(session).into())
+            }
+            Err(tenure_store::Error::NoSession(_)) if is_known => Err(lost(session).into()),
+            Ok(_) | Err(tenure_store::Error::NoSession(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    async fn check_not_purged(&self, session: SessionId, now: Timestamp) -> Result<(), Error> {
-        let store = &self.0.parts.store;
-        match store.key_get(PURGED, &session.to_string(), now).await? {
-            // Where it is there all the same, it was not deleted in the end, or came back from an archive.
-            Some(_) if matches!(store.head(session).await, Err(tenure_store::Error::NoSession(_))) => {
-                let hint = "make another one; one that was made with a key needs another key";
-                Err(Refusal::new("session_purged", format!("the session {session} was deleted"), hint).into())
-            }
-            _ => Ok(()),
+    /// Notes that a session is about to be deleted: its maker's key must not make it anew.
+    pub(crate) async fn keep_purged(&self, session: SessionId) -> Result<(), Error> {
+        let mark = CreateKey::purged(session, self.0.parts.clock.now());
+        match self.0.parts.store.key_replace(mark).await {
+            // So many keys are no reason to keep a session.
+            Ok(()) | Err(tenure_store::Error::KeysFull { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 
-    /// What to say of a session that is not there: for a day it is known that it was deleted.
+    async fn purge_mark(&self, session: SessionId, now: Timestamp) -> Result<Option<CreateKey>, Error> {
+        Ok(self.0.parts.store.key_get(CreateKey::PURGED, &session.to_string(), now).await?)
+    }
+
+    /// What to say of a session that is not there: while it is deleted and for a day after that, that it was deleted.
     pub async fn absent(&self, session: SessionId) -> Error {
-        let checked = self.check_not_purged(session, self.0.parts.clock.now()).await;
-        checked.err().unwrap_or(Error::NoSession(session))
+        if self.is_purging(session) {
+            return purged(session).into();
+        }
+        match self.purge_mark(session, self.0.parts.clock.now()).await {
+            Ok(None) => Error::NoSession(session),
+            // Where it is there all the same, it was not deleted in the end, or came back from an archive.
+            Ok(Some(_)) => match self.0.parts.store.head(session).await {
+                Err(tenure_store::Error::NoSession(_)) => purged(session).into(),
+                _ => Error::NoSession(session),
+            },
+            Err(error) => error,
+        }
     }
 
     /// A session that was put in place as a whole is loaded as after a restart, and in the listing before its maker is
@@ -189,6 +213,18 @@ impl Engine {
         self.insert(id, warm).await;
         Ok(())
     }
+}
+
+fn purged(session: SessionId) -> Refusal {
+    let hint = "make another one; one that was made with a key needs another key";
+    Refusal::new("session_purged", format!("the session {session} was deleted"), hint)
+}
+
+fn lost(session: SessionId) -> Refusal {
+    let message =
+        format!("the session {session} was made with this key; it is gone from the disk, and nobody deleted it");
+    let hint = "put it back from a backup, or make another one with another key";
+    Refusal::new("session_damaged", message, hint)
 }
 
 /// An event of the log of `session`.

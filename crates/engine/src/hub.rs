@@ -5,12 +5,13 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, Weak,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
 use bytes::Bytes;
 use tenure_core::{cursor::Cursor, ids::SessionId};
+use tenure_store::{Limit, Store, StoredEvent};
 use tokio::sync::broadcast;
 
 /// Items that a live watcher may be behind before it is moved back to reading the log.
@@ -40,11 +41,15 @@ pub(crate) enum Shown {
 pub(crate) struct Hub {
     sender: Mutex<Option<broadcast::Sender<Shown>>>,
     watchers: AtomicUsize,
-    /// Large events that watchers are being told just now, by number: all of them hold the same bytes.
+    /// Large events that clients are being told just now, by number: all of them hold the same bytes.
     large: Mutex<HashMap<u64, Weak<Bytes>>>,
+    /// The newest large event that is known of.
+    large_at: AtomicU64,
+    /// Held while a part of the log is read in which there is a large event: the others find it held by the first one.
+    reading: tokio::sync::Mutex<()>,
 }
 
-/// Bytes that several watchers hold and the last one lets go.
+/// Bytes that several clients hold and the last one lets go.
 struct SharedBytes(Arc<Bytes>);
 
 impl AsRef<[u8]> for SharedBytes {
@@ -66,11 +71,32 @@ impl Hub {
         self.watchers.load(Ordering::Relaxed) > 0
     }
 
-    /// The bytes of an event, or the same ones that another watcher was given and still holds.
-    pub(crate) fn shared(&self, seq: u64, json: Bytes) -> Bytes {
-        if json.len() <= HELD_BYTES_MAX {
-            return json;
+    /// Reads on in the log. What is large is read once for all who want it at the same time, and held once.
+    pub(crate) async fn read(
+        &self,
+        store: &dyn Store,
+        session: SessionId,
+        after: u64,
+        limit: Limit,
+    ) -> tenure_store::Result<Vec<StoredEvent>> {
+        let _alone = match self.large_at.load(Ordering::Relaxed) > after {
+            true => Some(self.reading.lock().await),
+            false => None,
+        };
+        let next = after + 1;
+        if let Some(json) = lock(&self.large).get(&next).and_then(Weak::upgrade) {
+            return Ok(vec![StoredEvent { seq: next, json: Bytes::from_owner(SharedBytes(json)), more: 0 }]);
         }
+        let mut page = store.read(session, after, limit).await?;
+        for event in page.iter_mut().filter(|event| event.json.len() > HELD_BYTES_MAX) {
+            event.json = self.shared(event.seq, std::mem::take(&mut event.json));
+        }
+        Ok(page)
+    }
+
+    /// The bytes of a large event, or the same ones that another client was given and still holds.
+    fn shared(&self, seq: u64, json: Bytes) -> Bytes {
+        self.large_at.fetch_max(seq, Ordering::Relaxed);
         let mut large = lock(&self.large);
         large.retain(|_, held| held.strong_count() > 0);
         let held = large.get(&seq).and_then(Weak::upgrade).unwrap_or_else(|| {
@@ -82,7 +108,12 @@ impl Hub {
     }
 
     pub(crate) fn show(&self, item: StreamItem) {
-        let shown = if item.json.len() <= HELD_BYTES_MAX { Shown::Item(item) } else { Shown::Look };
+        let shown = if item.json.len() <= HELD_BYTES_MAX {
+            Shown::Item(item)
+        } else {
+            self.large_at.fetch_max(item.cursor.seq, Ordering::Relaxed);
+            Shown::Look
+        };
         if let Some(sender) = &*lock(&self.sender) {
             // Nobody watching is no error.
             let _ = sender.send(shown);

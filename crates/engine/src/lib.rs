@@ -310,7 +310,7 @@ impl Engine {
         }
         let cell = lock(&self.0.slots).entry(id).or_default().clone();
         let warmed = cell.get_or_try_init(|| async {
-            if lock(&self.0.purging).contains(&id) {
+            if self.is_purging(id) {
                 return Err(Error::NoSession(id));
             }
             let warm = Warm::load(self.0.clone(), id).await?;

@@ -31,6 +31,10 @@ const REPLY_BYTES_MAX: usize = 4 * 1024 * 1024;
 const EVENT_BYTES_MAX: usize = 24 * 1024 * 1024;
 /// Calls that one reply may ask for.
 const CALLS_MAX: u32 = 128;
+/// How many letters of an answer that does not fit its schema are told.
+const SAID_MAX: usize = 200;
+/// Models put it around what is asked of them, whatever they are told.
+const FENCE: &str = "```";
 
 pub(crate) struct ModelCall {
     pub(crate) model: Arc<dyn Model>,
@@ -103,7 +107,12 @@ impl ModelCall {
         let mut reply = Reply::new(self.secrets.clone());
         let outcome = self.stream(&mut reply, patience).await;
         match outcome {
-            Ok(stop_reason) => self.output(reply, stop_reason),
+            Ok(stop_reason) => {
+                let fits = self.fit(&mut reply, stop_reason);
+                // What does not fit was said all the same.
+                self.show_unseen(&mut reply).await;
+                fits.and_then(|()| self.output(reply, stop_reason))
+            }
             Err(mut fault) => {
                 fault.message = self.secrets.redact(&fault.message).into_owned();
                 Err(fault)
@@ -182,6 +191,8 @@ impl ModelCall {
                 }
                 let redactor = StreamRedactor::new(self.secrets.in_json());
                 reply.calls.insert(index, Asked { provider_id, name, arguments: String::new(), redactor });
+                // What was said before a call is not the answer.
+                self.show_unseen(reply).await;
             }
             ModelEvent::CallArguments { index, text } => {
                 let Some(call) = reply.calls.get_mut(&index) else {
@@ -201,8 +212,37 @@ impl ModelCall {
     async fn show_text(&self, reply: &mut Reply, clear: String) -> Result<(), Fault> {
         reply.check_room(clear.len())?;
         reply.text.push_str(&clear);
-        self.shower.show(Stream::Text, clear).await;
+        let begins = reply.text.trim_start();
+        // An answer of a given shape may have to be taken out of what is around it, and what is shown cannot be taken back.
+        if self.request.output_schema.is_none() || !reply.calls.is_empty() || begins.starts_with(['{', '[', '"']) {
+            self.show_unseen(reply).await;
+        }
         Ok(())
+    }
+
+    async fn show_unseen(&self, reply: &mut Reply) {
+        let unseen = reply.text[reply.shown..].to_owned();
+        reply.shown = reply.text.len();
+        self.shower.show(Stream::Text, unseen).await;
+    }
+
+    /// The answer of a turn fits its schema, or there is none.
+    fn fit(&self, reply: &mut Reply, stop_reason: StopReason) -> Result<(), Fault> {
+        let Some(schema) = self.request.output_schema.as_deref().filter(|_| reply.calls.is_empty()) else {
+            return Ok(());
+        };
+        let Err(problem) = tenure_tools::check_text(schema, &reply.text) else { return Ok(()) };
+        let problem = match fenced(&reply.text).filter(|_| reply.shown == 0) {
+            None => problem,
+            Some(value) => match tenure_tools::check_text(schema, value) {
+                Ok(()) => {
+                    reply.text = value.to_owned();
+                    return Ok(());
+                }
+                Err(problem) => problem,
+            },
+        };
+        Err(misfit(stop_reason, &self.secrets.redact(&problem), &reply.text))
     }
 
     async fn show_thinking(&self, reply: &mut Reply, clear: String) -> Result<(), Fault> {
@@ -234,20 +274,6 @@ impl ModelCall {
         if encoded > EVENT_BYTES_MAX {
             let why = format!("the reply takes {encoded} bytes to record, more than {EVENT_BYTES_MAX}");
             return Err(Fault::new(FaultKind::ReplyTooLarge, why));
-        }
-        if let Some(schema) = self.request.output_schema.as_deref()
-            && calls.is_empty()
-            && let Err(problem) = tenure_tools::check_text(schema, &text)
-        {
-            let why = match stop_reason {
-                StopReason::MaxTokens => {
-                    "the answer was cut at the model's output limit (max_tokens), and so does not fit its schema"
-                }
-                StopReason::Refusal => "the model refused, and so the answer does not fit its schema",
-                StopReason::EndTurn | StopReason::ToolUse | StopReason::Other => "the answer does not fit its schema",
-            };
-            let why = format!("{why}: {}", self.secrets.redact(&problem));
-            return Err(Fault::new(FaultKind::SchemaMismatch, why));
         }
         // A guess of nothing corrects nothing.
         let guessed_tokens = self.model.recount(&self.request, self.guessed_tokens).unwrap_or(0);
@@ -302,9 +328,37 @@ impl ModelCall {
     }
 }
 
+/// The JSON value that stands in the first fence of a text.
+fn fenced(text: &str) -> Option<&str> {
+    let (_, inside) = text.split_once(FENCE)?;
+    // The name of a language may follow it.
+    let inside = inside.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric()).trim_start();
+    let mut values = serde_json::Deserializer::from_str(inside).into_iter::<serde::de::IgnoredAny>();
+    values.next()?.ok()?;
+    Some(&inside[..values.byte_offset()])
+}
+
+fn misfit(stop_reason: StopReason, problem: &str, text: &str) -> Fault {
+    let why = match stop_reason {
+        StopReason::MaxTokens => {
+            "the answer was cut at the model's output limit (max_tokens), and so does not fit its schema"
+        }
+        StopReason::Refusal => "the model refused, and so the answer does not fit its schema",
+        StopReason::EndTurn | StopReason::ToolUse | StopReason::Other => "the answer does not fit its schema",
+    };
+    let said = match (text.trim(), text.trim().char_indices().nth(SAID_MAX)) {
+        ("", _) => "nothing".to_owned(),
+        (said, Some((end, _))) => format!("“{}…”", &said[..end]),
+        (said, None) => format!("“{said}”"),
+    };
+    Fault::new(FaultKind::SchemaMismatch, format!("{why}: {problem}; the model said {said}"))
+}
+
 /// The reply as far as it has come.
 struct Reply {
     text: String,
+    /// How much of it was shown.
+    shown: usize,
     text_redactor: StreamRedactor,
     thinking: Vec<Thinking>,
     thinking_open: String,
@@ -324,6 +378,7 @@ impl Reply {
     fn new(secrets: Secrets) -> Self {
         Self {
             text: String::new(),
+            shown: 0,
             text_redactor: StreamRedactor::new(secrets.clone()),
             thinking: Vec::new(),
             thinking_open: String::new(),

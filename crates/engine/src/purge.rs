@@ -43,6 +43,11 @@ impl Drop for Closed<'_> {
 }
 
 impl Engine {
+    /// Whether it is being deleted just now.
+    pub(crate) fn is_purging(&self, id: SessionId) -> bool {
+        lock(&self.0.purging).contains(&id)
+    }
+
     /// Deletes a session and all that belongs to it. One that is open is ended first; one that is damaged goes as it is.
     pub async fn purge(&self, id: SessionId, actor: Actor) -> Result<(), Error> {
         let deadline = Instant::now() + END_MAX;

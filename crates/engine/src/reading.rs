@@ -204,8 +204,9 @@ impl Engine {
         if after.seq > head.seq {
             return Err(behind_the_end(after.seq, head.seq));
         }
-        let watch = follow.then(|| self.0.hubs.of(session).watch());
-        Subscription::open(store, session, after, watch, self.0.stop.clone()).await
+        let hub = self.0.hubs.of(session);
+        let watch = follow.then(|| hub.watch());
+        Subscription::open(store, session, after, (hub, watch), self.0.stop.clone()).await
     }
 
     /// What happens in all sessions, at the level of their status: after a place, or from now on.

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Damage, Error,
-    hub::{Shown, StreamItem, Watch},
+    hub::{Hub, Shown, StreamItem, Watch},
 };
 
 /// How much of a spool one look takes in.
@@ -53,6 +53,7 @@ pub struct Subscription {
     /// All that the spool had when it was read after `events` is told.
     spool_told: bool,
     mode: Mode,
+    hub: Arc<Hub>,
     watch: Option<Watch>,
     stop: CancellationToken,
 }
@@ -72,7 +73,7 @@ impl Subscription {
         store: Arc<dyn Store>,
         session: SessionId,
         after: Cursor,
-        watch: Option<Watch>,
+        (hub, watch): (Arc<Hub>, Option<Watch>),
         stop: CancellationToken,
     ) -> Result<Self, Error> {
         let mut this = Self {
@@ -85,6 +86,7 @@ impl Subscription {
             deltas: VecDeque::new(),
             spool_told: false,
             mode: Mode::CatchUp,
+            hub,
             watch,
             stop,
         };
@@ -185,7 +187,7 @@ impl Subscription {
     /// The log is read first and the spool after it: whatever comes before an event of this page is in the spool by then.
     async fn read_on(&mut self) -> Result<Option<StreamItem>, Error> {
         if self.events.is_empty() {
-            self.events = self.store.read(self.session, self.cursor.seq, PAGE).await?.into();
+            self.events = self.read(self.cursor.seq, PAGE).await?;
             self.spool_told = false;
         }
         if self.deltas.is_empty() && !self.spool_told {
@@ -198,14 +200,18 @@ impl Subscription {
         if self.deltas.is_empty() && !self.spool_told {
             return Ok(None);
         }
-        if let Some(let_go) = self.events.front().filter(|event| event.json.is_empty()) {
+        if let Some(StoredEvent { seq, .. }) = self.events.front().filter(|event| event.json.is_empty()) {
             // All that comes before it is told, so it is all there is to read. If it cannot be read now, the next look tells why.
-            self.events = self.store.read(self.session, let_go.seq - 1, Limit { events: 1, ..PAGE }).await?.into();
+            self.events = self.read(seq - 1, Limit { events: 1, ..PAGE }).await?;
         }
         match self.events.pop_front() {
             Some(event) => self.tell_event(&event).map(Some),
             None => self.reach_present().await,
         }
+    }
+
+    async fn read(&self, after: u64, limit: Limit) -> Result<VecDeque<StoredEvent>, Error> {
+        Ok(self.hub.read(&*self.store, self.session, after, limit).await?.into())
     }
 
     /// A reply's text is told by its fragments first. Who takes those slowly must not hold the whole reply meanwhile: with
@@ -220,7 +226,7 @@ impl Subscription {
     async fn reach_present(&mut self) -> Result<Option<StreamItem>, Error> {
         if !self.deltas.is_empty() {
             // They follow an event that came after the log was read. Only a power cut can have taken that away.
-            self.events = self.store.read(self.session, self.cursor.seq, PAGE).await?.into();
+            self.events = self.read(self.cursor.seq, PAGE).await?;
             self.spool_told = false;
             if !self.events.is_empty() {
                 return Ok(None);
@@ -269,11 +275,7 @@ impl Subscription {
         let peek = peek(event)?;
         self.note(&peek.wire_type, peek.turn_id);
         let wire_type = Cow::Owned(peek.wire_type.into_owned());
-        let json = match &self.watch {
-            Some(watch) => watch.hub.shared(event.seq, event.json.clone()),
-            None => event.json.clone(),
-        };
-        Ok(StreamItem { cursor: Cursor::at(event.seq), wire_type, json })
+        Ok(StreamItem { cursor: Cursor::at(event.seq), wire_type, json: event.json.clone() })
     }
 
     /// Keeps track of which spool belongs between the events.

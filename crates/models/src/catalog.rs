@@ -22,7 +22,7 @@ use crate::{
 };
 
 use offered::Offered;
-pub use provider::{Provider, ProviderConfig};
+pub use provider::{Provider, ProviderConfig, runs_models};
 
 /// How many similar names are told, and how much of their beginning must be the same.
 const SIMILAR_MAX: usize = 3;
@@ -102,6 +102,14 @@ pub struct Listed {
     pub aliases: Vec<String>,
     /// What is missing before it can be asked, where something is.
     pub missing: Option<String>,
+}
+
+impl Listed {
+    /// Whether it is built in for the vendor, and this server of that name does not have it.
+    fn is_elsewhere(&self, provider: &Provider, ids: &[String]) -> bool {
+        let is_built_in = self.provider == provider.name() && self.source == Source::BuiltIn;
+        is_built_in && !ids.is_empty() && !ids.contains(&self.entry.id)
+    }
 }
 
 /// A provider, and how it stands with it.
@@ -230,7 +238,11 @@ impl Catalog {
         for (provider, offered) in join_all(asked).await {
             let (mut missing, mut fault) = (provider.missing(), None);
             match offered {
-                Some(Ok(ids)) if provider.lists() => models.extend(self.found(provider, &ids, &models)),
+                Some(Ok(ids)) if provider.lists() => {
+                    // What it has counts, not what its vendor has elsewhere.
+                    models.retain(|known| !known.is_elsewhere(provider, &ids));
+                    models.extend(self.found(provider, &ids, &models));
+                }
                 // One that speaks another format need not list what it has; but it has to be there.
                 Some(Err(Fault { kind, message, .. })) if provider.lists() || kind.is_silence() => {
                     (missing, fault) = (missing.or(Some(message)), Some(kind));
@@ -273,8 +285,7 @@ impl Catalog {
             id: id.to_owned(),
             window: None,
             output_max: None,
-            // One that wants a key may be a way to vendors that cost.
-            prices: (provider.is_local() && !provider.has_key()).then_some(Prices::FREE),
+            prices: None,
             takes: provider.takes(),
             tool_mode: ToolMode::Native,
             thinking: ThinkingStyle::None,
@@ -284,6 +295,10 @@ impl Catalog {
             patience: provider.patience(),
         };
         known::lay_over(&mut entry);
+        // What a server on this machine takes is not what the vendor takes whose names it uses.
+        if provider.is_local() {
+            entry.prices = provider.is_free().then_some(Prices::FREE);
+        }
         if let Some(said) = self.models.get(name) {
             lay_over(&mut entry, said);
         }

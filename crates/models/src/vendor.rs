@@ -29,6 +29,7 @@ use crate::{
     tokens,
 };
 
+pub(crate) use transport::is_http_proxy;
 pub use transport::{Endpoint, Transport, shown_url};
 
 /// A vendor's format.

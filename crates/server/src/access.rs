@@ -16,7 +16,10 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-pub use tokens::{Earlier, Forgetful, Keeper, Kept, NamedToken, OWNER, random_hex, read_tokens, sum_of};
+pub use tokens::{
+    Earlier, Forgetful, Keeper, Kept, MEND_BYTES_MAX, NamedToken, OWNER, mend_bit, mend_tokens, random_hex,
+    read_tokens, sum_of,
+};
 
 use crate::{http::problem::Rejection, limits::Limits, tls::Tls};
 use caller::Caller;

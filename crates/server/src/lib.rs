@@ -23,7 +23,10 @@ use tenure_engine::Engine;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-pub use access::{Access, Earlier, Forgetful, Keeper, Kept, NamedToken, OWNER, random_hex, read_tokens, sum_of};
+pub use access::{
+    Access, Earlier, Forgetful, Keeper, Kept, MEND_BYTES_MAX, NamedToken, OWNER, mend_bit, mend_tokens, random_hex,
+    read_tokens, sum_of,
+};
 pub use limits::{Limits, TextLimits};
 pub use tls::{Made, Tls, TlsError};
 

@@ -132,6 +132,17 @@ pub struct CreateKey {
     pub at: Timestamp,
 }
 
+impl CreateKey {
+    /// The endpoint of the marks that tell which sessions were deleted.
+    pub const PURGED: &str = "purged";
+
+    /// Notes that a session is about to be deleted: the key that made it must not make it again.
+    pub fn purged(session_id: SessionId, at: Timestamp) -> Self {
+        let (endpoint, key) = (Self::PURGED.into(), session_id.to_string());
+        Self { endpoint, key, digest: String::new(), session_id, at }
+    }
+}
+
 /// What a sweep did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SweepReport {

@@ -76,8 +76,8 @@ pub(crate) trait DiskFile: Send + Sync {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     fn set_len(&self, bytes: u64) -> io::Result<()>;
     fn len(&self) -> io::Result<u64>;
-    /// Whether it still has a name: what is written to a file without one is gone when it is closed.
-    fn has_name(&self) -> io::Result<bool>;
+    /// Whether it is what stands under this name: nobody finds what is written to a file that was removed or moved away.
+    fn is_at(&self, path: &Path) -> io::Result<bool>;
     /// Makes the content survive a power cut.
     fn sync(&self) -> io::Result<()>;
     /// Takes the file for this process until it is closed; false if another has it.
@@ -148,6 +148,8 @@ pub(crate) struct OsDisk {
 
 struct OsFile {
     file: File,
+    /// Device and number: what makes it this file, whatever its name.
+    identity: (u64, u64),
     syncs: bool,
 }
 
@@ -166,10 +168,11 @@ impl Disk for OsDisk {
             Open::New => options.write(true).create_new(true),
         };
         let file = options.open(path)?;
-        if !file.metadata()?.is_file() {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
             return Err(io::Error::other("it is not a plain file"));
         }
-        Ok(Box::new(OsFile { file, syncs: self.syncs }))
+        Ok(Box::new(OsFile { file, identity: (metadata.dev(), metadata.ino()), syncs: self.syncs }))
     }
 
     fn make_dir(&self, path: &Path) -> io::Result<Made> {
@@ -244,8 +247,12 @@ impl DiskFile for OsFile {
         Ok(self.file.metadata()?.len())
     }
 
-    fn has_name(&self) -> io::Result<bool> {
-        Ok(self.file.metadata()?.nlink() > 0)
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        match std::fs::symlink_metadata(path) {
+            Ok(metadata) => Ok((metadata.dev(), metadata.ino()) == self.identity),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -155,6 +155,15 @@ impl FileStore {
         .await
     }
 
+    /// A session that turns out to be gone, though nobody deleted it, is listed no more.
+    async fn noticed<T>(&self, session: SessionId, found: Result<T>) -> Result<T> {
+        if let Err(Error::NoSession(_)) = found {
+            // A listing that cannot be read lists nothing.
+            let _ = self.listing.lose(session).await;
+        }
+        found
+    }
+
     fn check_epoch(&self, epoch: Epoch) -> Result<()> {
         match self.marks.epoch() {
             ours if ours == epoch => Ok(()),
@@ -195,7 +204,12 @@ impl Store for FileStore {
     }
 
     async fn check(&self, session: SessionId) -> Result<()> {
-        self.logs.get(session).await?.check_writable()
+        let mut log = self.logs.get(session).await;
+        if log.as_ref().is_ok_and(|log| log.check_there().is_err()) {
+            // What stands there now is another one, from a backup perhaps.
+            log = self.logs.get(session).await;
+        }
+        self.noticed(session, log).await?.check_writable()
     }
 
     async fn renew(&self, _session: SessionId, epoch: Epoch) -> Result<()> {
@@ -209,11 +223,13 @@ impl Store for FileStore {
     async fn append(&self, session: SessionId, epoch: Epoch, expected_seq: u64, events: &[Event]) -> Result<Head> {
         self.check_epoch(epoch)?;
         let log = self.logs.get(session).await?;
-        self.commit(session, log, expected_seq, events).await
+        let appended = self.commit(session, log, expected_seq, events).await;
+        self.noticed(session, appended).await
     }
 
     async fn head(&self, session: SessionId) -> Result<Head> {
-        Ok(self.logs.get(session).await?.head())
+        let log = self.logs.get(session).await;
+        Ok(self.noticed(session, log).await?.head())
     }
 
     async fn read(&self, session: SessionId, after: u64, limit: Limit) -> Result<Vec<StoredEvent>> {
@@ -319,8 +335,18 @@ impl Store for FileStore {
         self.keys.put(key).await
     }
 
+    async fn key_replace(&self, key: CreateKey) -> Result<()> {
+        let marks = self.marks.clone();
+        blocking(move || marks.found()).await?;
+        self.keys.replace(key).await
+    }
+
     async fn row_put(&self, row: Row) -> Result<()> {
         self.listing.put(row).await
+    }
+
+    async fn has_row(&self, session: SessionId) -> Result<bool> {
+        self.listing.has(session).await
     }
 
     async fn list(&self, before: Option<SessionId>, limit: usize) -> Result<Vec<Row>> {

@@ -53,7 +53,8 @@ pub trait Store: Send + Sync + 'static {
     async fn renew(&self, session: SessionId, epoch: Epoch) -> Result<()>;
     /// Gives it back.
     async fn release(&self, session: SessionId, epoch: Epoch) -> Result<()>;
-    /// `Damaged` where nobody may write and reading ends before the log does.
+    /// `Damaged` where nobody may write and reading ends before the log does; `NoSession` also where the log was taken away
+    /// since it was opened.
     async fn check(&self, session: SessionId) -> Result<()>;
 
     /// Appends one decision.
@@ -90,9 +91,13 @@ pub trait Store: Send + Sync + 'static {
     async fn key_get(&self, endpoint: &str, key: &str, now: Timestamp) -> Result<Option<CreateKey>>;
     /// Records a create key; synced before it returns. If one is there already, that one is returned and nothing is written.
     async fn key_put(&self, key: CreateKey) -> Result<CreateKey>;
+    /// The same in the place of any earlier one.
+    async fn key_replace(&self, key: CreateKey) -> Result<()>;
 
     /// Puts or replaces a row of the listing; unsynced, a cache.
     async fn row_put(&self, row: Row) -> Result<()>;
+    /// Whether the listing knows such a session, also one that is gone though nobody deleted it.
+    async fn has_row(&self, session: SessionId) -> Result<bool>;
     /// Newest first (by id), after `before` if given.
     async fn list(&self, before: Option<SessionId>, limit: usize) -> Result<Vec<Row>>;
     /// Sessions that were warm or had anything pending when the store was last used: all that a start-up looks at.

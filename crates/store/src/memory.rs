@@ -345,10 +345,19 @@ impl Store for MemoryStore {
         Ok(key)
     }
 
+    async fn key_replace(&self, key: CreateKey) -> Result<()> {
+        self.state().keys.insert((key.endpoint.clone(), key.key.clone()), key);
+        Ok(())
+    }
+
     async fn row_put(&self, row: Row) -> Result<()> {
         let row = row.trimmed();
         self.state().rows.insert(row.id, row);
         Ok(())
+    }
+
+    async fn has_row(&self, session: SessionId) -> Result<bool> {
+        Ok(self.state().rows.contains_key(&session))
     }
 
     async fn list(&self, before: Option<SessionId>, limit: usize) -> Result<Vec<Row>> {

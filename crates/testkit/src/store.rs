@@ -175,8 +175,14 @@ impl Store for UnwillingStore {
     async fn key_put(&self, key: CreateKey) -> Result<CreateKey> {
         self.inner.key_put(key).await
     }
+    async fn key_replace(&self, key: CreateKey) -> Result<()> {
+        self.inner.key_replace(key).await
+    }
     async fn row_put(&self, row: Row) -> Result<()> {
         self.inner.row_put(row).await
+    }
+    async fn has_row(&self, session: SessionId) -> Result<bool> {
+        self.inner.has_row(session).await
     }
     async fn list(&self, before: Option<SessionId>, limit: usize) -> Result<Vec<Row>> {
         self.inner.list(before, limit).await

@@ -206,9 +206,15 @@ impl Store for WeatherStore {
     async fn key_put(&self, key: CreateKey) -> Result<CreateKey> {
         at_once(self.inner.key_put(key))
     }
+    async fn key_replace(&self, key: CreateKey) -> Result<()> {
+        at_once(self.inner.key_replace(key))
+    }
     async fn row_put(&self, row: Row) -> Result<()> {
         self.judge(row.id, "a row", |weather| &mut weather.caches_refused)?;
         at_once(self.inner.row_put(row))
+    }
+    async fn has_row(&self, session: SessionId) -> Result<bool> {
+        at_once(self.inner.has_row(session))
     }
     async fn list(&self, before: Option<SessionId>, limit: usize) -> Result<Vec<Row>> {
         at_once(self.inner.list(before, limit))

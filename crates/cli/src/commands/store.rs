@@ -2,7 +2,6 @@
 
 use std::{
     io::IsTerminal as _,
-    path::Path,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -16,14 +15,14 @@ use tenure_store::{
     upkeep::{self, CheckOptions, Finding, GcOptions, Level, Remedy},
 };
 
+mod beside;
+
 use super::Context;
 use crate::{
     count::counted,
     data::{self, Need},
     exit::{Exit, Problem},
-    remote::Files,
     span,
-    standing::{self, FileStanding},
     terminal::{self, Output},
 };
 
@@ -99,7 +98,7 @@ fn check(context: &Context, given: &[String]) -> anyhow::Result<Exit> {
     let mut check = upkeep::check(&context.data, &options, &mut |done, all| bar.at(done, all)).map_err(problem)?;
     drop(bar);
     if given.is_empty() {
-        check.findings.extend(beside_the_store(&context.data));
+        check.findings.extend(beside::findings(&context.data));
     }
     match context.output {
         Output::Json => {
@@ -127,25 +126,14 @@ fn check(context: &Context, given: &[String]) -> anyhow::Result<Exit> {
     Ok(if check.is_clean() { Exit::Ok } else { Exit::Damaged })
 }
 
-/// Files of the folder that are not the store's: a daemon does not start while one of them is damaged.
-fn beside_the_store(data: &Path) -> impl Iterator<Item = Finding> {
-    let tokens = Files(data.to_owned()).look().err().map(|problem| (Files::TOKENS, problem));
-    let always = FileStanding::open(data).err().map(|problem| (standing::FILE, problem));
-    tokens.into_iter().chain(always).map(|(name, problem)| Finding {
-        path: name.into(),
-        session_id: None,
-        level: Level::Damage,
-        what: format!("{problem}; {}", problem.hint()),
-        remedy: Remedy::None,
-    })
-}
-
 fn repair(context: &Context, dry_run: bool) -> anyhow::Result<Exit> {
     let bar = Bar::new(context.output);
     let work = if dry_run { upkeep::plan_repair } else { upkeep::repair };
     let mut repair = work(&context.data, now(), &mut |done, all| bar.at(done, all)).map_err(problem)?;
     drop(bar);
-    repair.left.extend(beside_the_store(&context.data));
+    repair.actions.extend(beside::repair(&context.data, dry_run)?);
+    // A plan leaves what it would mend, which is told already.
+    repair.left.extend(beside::findings(&context.data).filter(|finding| finding.remedy == Remedy::None));
     match context.output {
         Output::Json => {
             let mut told = json!(repair);

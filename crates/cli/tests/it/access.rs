@@ -372,7 +372,16 @@ async fn tokens_that_the_disk_changed_are_found_and_leftovers_swept() {
     let told = folder.tenure(&["doctor"]).exits(1).stdout;
     assert!(told.contains("tokens.json: its sum does not fit"), "{told}");
     folder.tenure(&["serve", "--listen", "127.0.0.1:0"]).exits(2);
-    fs::write(&path, good).unwrap();
+    folder.tenure(&["store", "repair"]).exits(5);
+    // One bit is put right.
+    fs::write(&path, good.replacen("\"ci\"", "\"bi\"", 1)).unwrap();
+    let refused = folder.tenure(&["serve", "--listen", "127.0.0.1:0", "--json"]).exits(2).error();
+    assert!(refused["hint"].as_str().unwrap().contains("tenure store repair"), "{refused}");
+    let planned = folder.tenure(&["store", "repair", "--dry-run", "--json"]).exits(5).json();
+    assert_eq!((&planned["actions"][0]["path"], &planned["left"]), (&"tokens.json".into(), &serde_json::json!([])));
+    assert_ne!(fs::read_to_string(&path).unwrap(), good, "a plan changes nothing");
+    folder.tenure(&["store", "repair"]).exits(0);
+    assert_eq!(fs::read_to_string(&path).unwrap(), good);
     let left = folder.data().join("token.new-4711");
     fs::write(&left, "half a tok").unwrap();
     daemon.restart().await;

@@ -323,6 +323,23 @@ async fn the_doctor_tells_what_answers_and_what_does_not() {
     assert!(!told.to_string().contains(KEY));
 }
 
+#[test]
+fn a_proxy_that_cannot_be_gone_by_is_told_at_once() {
+    for (variable, value, told) in [
+        ("HTTPS_PROXY", "ftp://x", "HTTPS_PROXY in the daemon's environment is no address of a proxy"),
+        ("ALL_PROXY", "socks5://127.0.0.1:1", "ALL_PROXY in the daemon's environment names a SOCKS proxy"),
+    ] {
+        let folder = Folder::new();
+        let set = [("HTTPS_PROXY", ""), ("NO_PROXY", ""), ("OPENAI_API_KEY", KEY), (variable, value)];
+        let variables = set.map(|(name, value)| (name, value.to_owned()));
+        let ran = ask(&folder, &variables, &["--model", "openai/any", "hello"]).exits(1);
+        assert!(ran.stderr.contains(told) && ran.stderr.contains("bad_request"), "{ran:?}");
+        let mut command = folder.command(&["doctor", "--json"]);
+        let doctor = Ran::of(command.envs(variables).output().unwrap()).json();
+        assert!(check(&doctor, "openai")["found"].as_str().unwrap().starts_with(told), "{doctor}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_daemon_has_else_than_the_shell_is_told() {
     let vendor = FakeVendor::with(|_, _| Answer::json(401, &json!({ "error": "no" }))).await;

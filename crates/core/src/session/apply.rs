@@ -228,7 +228,7 @@ impl Session {
         self.budgets = budgets.clone();
     }
 
-    /// Time counts while the turn is active: not while it waits for a person, and not while the daemon was away.
+    /// Time counts while the turn is active: not while it waits for people alone, and not while the daemon was away.
     fn count_time(&mut self, event: &Event) {
         if let Some(turn) = &mut self.turn {
             if !is_cut(&event.body) {
@@ -334,6 +334,7 @@ impl Session {
             verify_failures: 0,
             auto_resumes: 0,
             compactions: 0,
+            too_long: None,
         });
     }
 
@@ -464,6 +465,7 @@ impl Turn {
         self.step = output.step;
         self.attempts = Attempts { reached: true, ..Attempts::default() };
         self.compactions = 0;
+        self.too_long = None;
         self.auto_resumes = 0;
         self.spent.steps += 1;
         self.spent.pay_whole(&output.usage, output.cost_micro_usd);
@@ -476,6 +478,9 @@ impl Turn {
 
     fn take_failure(&mut self, failed: &ModelAttemptFailed, at: Timestamp) {
         self.attempts.made = failed.attempt;
+        if failed.reason.kind == FaultKind::ContextOverflow {
+            self.too_long = Some(failed.reason.message.clone());
+        }
         let begun = failed.begun || failed.reason.kind.follows_a_beginning();
         self.spent.pay_failed(&failed.usage, failed.cost_micro_usd, begun);
         self.attempts.count(&failed.reason, failed.retry_at, at);

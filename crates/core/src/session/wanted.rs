@@ -80,7 +80,7 @@ impl Session {
         }
     }
 
-    /// When the turn's time is used up, if it passes: not while it waits for people.
+    /// When the turn's time is used up, if it passes: not while it waits for people alone.
     pub(super) fn time_up_at(&self, turn: &Turn) -> Option<Timestamp> {
         let limit = self.budgets.max_duration_ms.filter(|_| turn.is_active())?;
         Some(turn.clock.plus_ms(limit.saturating_sub(turn.spent.active_ms)))
@@ -130,7 +130,7 @@ impl Session {
 }
 
 fn running_calls(turn: &Turn) -> impl Iterator<Item = Effect> + '_ {
-    let started = turn.calls.iter().filter(|call| matches!(call.state, CallState::Started { .. }));
+    let started = turn.calls.iter().filter(|call| call.is_running());
     started.map(|call| Effect::RunTool { turn: turn.id, call: call.call.id, run: call.runs })
 }
 

@@ -136,6 +136,25 @@ fn time_ends_what_runs() {
         .given([say("hi"), wait(40)])
         .when(asks([shell("s1", "ls")]))
         .then(&["model_output_completed 1.1 s1", "approval_requested s1"], &[]);
+    case("a call that runs is work, also while a person is asked of another")
+        .budgets(time(100))
+        .given([say("hi"), wait(40)])
+        .when(asks([read("r1"), shell("s1", "ls")]))
+        .then(
+            &["model_output_completed 1.1 r1 s1", "approval_requested s1", "tool_call_started r1 run 1"],
+            &["TimeUp +60", "RunTool r1 run 1"],
+        );
+    case("it is ended in time, and the question stays")
+        .budgets(time(100))
+        .given([say("hi"), asks([read("r1"), shell("s1", "ls")]), wait(100)])
+        .when(cut("r1"))
+        .then(&["tool_call_completed r1 canceled failed"], &[])
+        .status("waiting_approval", "t1 waiting_approval");
+    case("a yes does not bring more time")
+        .budgets(time(100))
+        .given([say("hi"), asks([read("r1"), shell("s1", "ls")]), wait(100), cut("r1"), wait(999)])
+        .when(approve("s1"))
+        .then(&["approval_granted s1", "budget_reached duration 100 of 100"], &[]);
     case("not before its time").budgets(time(100)).given([say("hi"), wait(99)]).when(time_up()).refused("stale");
     case("nothing ran")
         .budgets(time(100))
@@ -388,6 +407,25 @@ fn time_counts_only_while_the_turn_is_active() {
             "not while a yes is waited for",
             vec![say("a"), wait(5), asks([shell("s1", "ls")]), wait(999), approve("s1"), wait(3), done("s1")],
             8,
+        ),
+        (
+            "a call that runs beside a question counts, and the question alone does not",
+            vec![
+                say("a"),
+                asks([read("r1"), shell("s1", "ls")]),
+                wait(7),
+                done("r1"),
+                wait(999),
+                approve("s1"),
+                wait(3),
+                done("s1"),
+            ],
+            10,
+        ),
+        (
+            "not while the daemon was away: a call beside a question",
+            vec![say("a"), asks([read("r1"), shell("s1", "ls")]), wait(9999), crash(), wait(2), done("r1")],
+            2,
         ),
         ("a backoff counts", vec![say("a"), wait(5), fault(FaultKind::Server), wait(500), asks([read("r1")])], 505),
         (

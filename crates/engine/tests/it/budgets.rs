@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use tenure_core::{
     budget::{BudgetKind, Budgets},
+    command::Verdict,
     event::Body,
+    session::TurnStatus,
     tool::{Outcome, ToolKind},
 };
 use tenure_engine::{NewSession, RecordStatus};
@@ -133,6 +135,32 @@ async fn what_runs_is_stopped_when_the_time_is_up_and_goes_on_when_there_is_more
         assert_eq!(act.runs(), usize::from(tool), "it does not run again");
         rig.sound(session).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_runs_is_stopped_in_time_while_a_person_is_asked_of_another() {
+    let (act, delete) =
+        (TestTool::new("act", ToolKind::Read).gated().shared(), TestTool::new("delete", ToolKind::Exec).shared());
+    let calls = json!({"do": [{"call": {"name": "act", "input": {}}}, {"call": {"name": "delete", "input": {}}}]});
+    let rig = Rig::steps(json!([calls, {"do": [{"text": "whole"}]}])).tool(&act).tool(&delete).start().await;
+    let session = rig.create_with(|new| new.budgets.max_duration_ms = Some(5_000)).await;
+    rig.say(session, "go").await;
+    let pending = rig.pending(session).await;
+    act.gate().reached(1).await;
+    let state = rig
+        .until(session, "the call has ended", |state| {
+            state.turn.as_ref().is_some_and(|turn| turn.calls.iter().any(|call| call.is_done()))
+        })
+        .await;
+    let turn = state.turn.as_ref().expect("it waits for the answer");
+    assert_eq!((turn.spent.active_ms, turn.status()), (5_000, TurnStatus::WaitingApproval));
+    // To wait for the answer takes none of its time.
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    rig.update(session, Budgets { max_duration_ms: Some(6_000), ..state.budgets.clone() }).await.unwrap();
+    rig.answer(session, pending[0], Verdict::Approve).await.unwrap();
+    assert_eq!(rig.settled(session, turn.id).await.status, RecordStatus::Completed);
+    assert_eq!((act.runs(), delete.runs()), (1, 1));
+    rig.sound(session).await;
 }
 
 #[tokio::test(start_paused = true)]

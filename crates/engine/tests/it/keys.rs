@@ -3,6 +3,7 @@
 use serde_json::json;
 use tenure_core::{command::Command, message::Delivery, session::KEY_KEPT_MS};
 use tenure_engine::Error;
+use tenure_store::{Fault, FaultyStore, Point};
 use tenure_testkit::{Rig, message, user};
 
 fn code(error: Error) -> &'static str {
@@ -99,5 +100,23 @@ async fn many_clients_at_the_same_moment_make_one_of_each() {
         assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
         let types = rig.types(answers[0].0).await;
         assert_eq!(types.iter().filter(|kind| **kind == "message_added").count(), 1);
+    }
+}
+
+/// Between a key and its session a disk may refuse, or a crash may come: then it is not made yet, which is not lost.
+#[tokio::test]
+async fn a_key_that_made_nothing_yet_makes_it_later() {
+    let store = FaultyStore::new();
+    let mut rig = Rig::steps(json!([])).store(store.clone()).start().await;
+    for restarts in [false, true] {
+        let key = Some(format!("k{restarts}"));
+        store.plan(Fault::next(Point::LogWrite));
+        let refused = rig.engine.create(rig.new_session(), key.clone(), user()).await;
+        assert!(matches!(refused, Err(Error::Store(_))), "{refused:?}");
+        if restarts {
+            rig.crash_and_restart().await;
+        }
+        let made = rig.engine.create(rig.new_session(), key.clone(), user()).await.unwrap();
+        assert_eq!(rig.engine.create(rig.new_session(), key, user()).await.unwrap(), made);
     }
 }

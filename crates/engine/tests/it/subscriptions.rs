@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use tenure_core::{cursor::Cursor, ids::SessionId, message::Delivery, time::Timestamp, tool::ToolKind};
 use tenure_engine::{Error, StreamItem};
+use tenure_store::FileStore;
 use tenure_testkit::{Rig, RigSetup, TestTool, as_json, message};
 
 /// Turns with tools, failed attempts, thinking and a failure.
@@ -153,6 +154,29 @@ async fn items_too_large_to_hold_are_read_from_the_log() {
     for (index, item) in all.iter().enumerate() {
         assert_eq!(plain(&rig.items_after(session, item.cursor).await), plain(&all[index + 1..]));
     }
+}
+
+#[tokio::test]
+async fn clients_that_are_told_a_large_event_hold_the_same_bytes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = FileStore::open(folder.path(), Default::default()).expect("a store");
+    let steps = json!([{"do": [{"text": "ö".repeat(50_000)}]}]);
+    let rig = Rig::steps(steps).store(store).start().await;
+    let session = rig.create().await;
+    rig.ask(session, "go on").await;
+    let mut held: Vec<StreamItem> = Vec::new();
+    for follow in [false, false, true, true] {
+        let mut told = rig.engine.events(session, Cursor::default(), follow).await.expect("a stream");
+        let reply = loop {
+            let item = told.next().await.expect("there is more").expect("an item");
+            if item.wire_type == "model_output_completed" {
+                break item;
+            }
+        };
+        held.push(reply);
+    }
+    assert!(held.iter().all(|item| item.json.as_ptr() == held[0].json.as_ptr()));
+    assert_eq!(plain(&held[..1]), plain(&held[3..]));
 }
 
 #[tokio::test(start_paused = true)]

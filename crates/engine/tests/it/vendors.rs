@@ -267,10 +267,15 @@ async fn costs_follow_the_prices() {
 }
 
 #[tokio::test]
-async fn a_server_on_this_machine_costs_nothing() {
-    let vendor = FakeVendor::start().await;
-    vendor.plan(says(Format::Chat, "ok"));
-    let rig = plain(&vendor, Format::Chat).await;
-    let session = rig.create().await;
-    assert_eq!(rig.ask(session, "hi").await.cost_micro_usd, Some(0));
+async fn a_server_that_runs_models_on_this_machine_costs_nothing_and_of_another_nobody_knows() {
+    for (name, cost) in [("ollama", Some(0)), ("fake", None)] {
+        let vendor = FakeVendor::start().await;
+        vendor.plan(says(Format::Chat, "ok"));
+        let provider = ProviderConfig { base_url: Some(vendor.url("/v1")), ..ProviderConfig::default() };
+        let config = CatalogConfig { providers: [(name.to_owned(), provider)].into(), ..CatalogConfig::default() };
+        let catalog = Catalog::new(config, |_| None).expect("a catalog of one server");
+        let rig = Rig::models(Arc::new(catalog), &format!("{name}/m")).start().await;
+        let session = rig.create().await;
+        assert_eq!(rig.ask(session, "hi").await.cost_micro_usd, cost, "{name}");
+    }
 }

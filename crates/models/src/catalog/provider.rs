@@ -13,7 +13,7 @@ use super::Mistake;
 use crate::{
     Patience,
     entry::PartKind,
-    vendor::{Endpoint, Wire},
+    vendor::{Endpoint, Wire, is_http_proxy},
 };
 
 /// What a user says of a provider; what is left out is as it was.
@@ -179,6 +179,11 @@ pub(super) fn built_in() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|one| one.name)
 }
 
+/// Whether a provider is a server that runs models itself: built in, and not a vendor, who wants a key.
+pub fn runs_models(name: &str) -> bool {
+    BUILT_IN.iter().any(|one| one.name == name && one.key_variables.is_empty())
+}
+
 impl BuiltIn {
     fn provider(
         &self,
@@ -186,29 +191,34 @@ impl BuiltIn {
         variable: &impl Fn(&str) -> Option<String>,
     ) -> Result<Provider, Mistake> {
         let from_variable = self.url_variable.and_then(|name| Some((name, set(variable, name)?)));
-        let (url_variable, url) = match (config.base_url.as_deref(), from_variable) {
-            (Some(said), _) => (None, said.to_owned()),
-            (None, Some((name, given))) => (Some(name), self.with_version(&given)),
+        let wire = config.wire.unwrap_or(self.wire);
+        let place = |said_by| Place { provider: self.name, said_by, wire };
+        let (url_variable, base_url) = match (config.base_url.as_deref(), from_variable) {
+            (Some(said), _) => (None, place("base_url").checked(said)?),
+            (None, Some((name, given))) => {
+                let bare = place(name).bare(&given)?;
+                (Some(name), place(name).checked(&self.with_version(bare))?)
+            }
             (None, None) => (None, self.base_url.to_owned()),
         };
-        let place = Place { provider: self.name, said_by: url_variable.unwrap_or("base_url") };
-        let base_url = place.checked(&url, config.wire.unwrap_or(self.wire))?;
         let moved = base_url.trim_end_matches('/') != self.base_url;
         // Who imitates OpenAI seldom knows more than Chat Completions.
         let wire = if self.base_url == OPENAI_URL && moved { Wire::Chat } else { self.wire };
         let key_variable =
             config.key_variable.clone().or_else(|| self.key_variables.first().map(|name| (*name).to_owned()));
         let says_variable = config.key_variable.is_some();
-        let from_variables = || match &config.key_variable {
-            Some(name) => set(variable, name),
-            None => self.key_variables.iter().find_map(|name| set(variable, name)),
+        let variables: Vec<&str> = match config.key_variable.as_deref() {
+            Some(name) => vec![name],
+            None => self.key_variables.to_vec(),
         };
+        let (key, key_from) = key_of(config.key.as_deref(), &variables, variable);
         let endpoint = Endpoint {
             provider: self.name.to_owned(),
             base_url,
             url_variable: url_variable.filter(|_| moved),
-            key: config.key.as_deref().map(trimmed).or_else(from_variables),
+            key,
             key_variable,
+            key_from,
             headers: sendable(self.name, config.headers)?,
             proxy: usable(self.name, config.proxy)?,
         };
@@ -223,7 +233,6 @@ impl BuiltIn {
 
     /// The address that a variable gives, in full.
     fn with_version(&self, given: &str) -> String {
-        let given = given.trim().trim_end_matches('/');
         let url = self.bare_port.map_or_else(|| given.to_owned(), |port| with_scheme(given, port));
         match url.ends_with(self.version) {
             true => url,
@@ -244,17 +253,15 @@ fn own(name: &str, config: ProviderConfig, variable: &impl Fn(&str) -> Option<St
     };
     let needs_key = config.key_variable.is_some();
     let wire = config.wire.unwrap_or(Wire::Chat);
-    let key = config
-        .key
-        .as_deref()
-        .map(trimmed)
-        .or_else(|| config.key_variable.as_deref().and_then(|name| set(variable, name)));
+    let variables: Vec<&str> = config.key_variable.as_deref().into_iter().collect();
+    let (key, key_from) = key_of(config.key.as_deref(), &variables, variable);
     let endpoint = Endpoint {
         provider: name.to_owned(),
-        base_url: Place { provider: name, said_by: "base_url" }.checked(base_url, wire)?,
+        base_url: Place { provider: name, said_by: "base_url", wire }.checked(base_url)?,
         url_variable: None,
         key,
         key_variable: config.key_variable,
+        key_from,
         headers: sendable(name, config.headers)?,
         proxy: usable(name, config.proxy)?,
     };
@@ -303,6 +310,21 @@ impl Provider {
     /// Whether it runs on this machine.
     pub fn is_local(&self) -> bool {
         self.endpoint.is_local()
+    }
+
+    /// Whether it is known to cost nothing. Any other server, and one that wants a key, may be a way to vendors that cost.
+    pub fn is_free(&self) -> bool {
+        runs_models(self.name()) && self.is_local() && !self.has_key()
+    }
+
+    /// The proxy on the way to it, as people may see it, and where it is named.
+    pub fn proxy(&self, variable: impl Fn(&str) -> Option<String>) -> Option<(String, String)> {
+        self.endpoint.proxy(variable)
+    }
+
+    /// What is wrong with the proxy that these variables name for it.
+    pub fn proxy_problem(&self, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+        self.endpoint.proxy_problem(variable)
     }
 
     /// Whether it can be asked what it has, in the way of OpenAI.
@@ -354,6 +376,19 @@ fn is_secret_header(name: &str) -> bool {
     is_secret_name(&name) || name.contains("auth") || name.contains("cookie")
 }
 
+/// The key, and the variable that gave it where the config does not.
+fn key_of(
+    said: Option<&str>,
+    variables: &[&str],
+    variable: &impl Fn(&str) -> Option<String>,
+) -> (Option<String>, Option<String>) {
+    let found = || variables.iter().find_map(|name| Some((set(variable, name)?, (*name).to_owned())));
+    match said {
+        Some(key) => (Some(trimmed(key)), None),
+        None => found().unzip(),
+    }
+}
+
 /// An empty variable is as good as none.
 fn set(variable: &impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
     variable(name).map(|value| trimmed(&value)).filter(|value| !value.is_empty())
@@ -395,13 +430,9 @@ fn sendable(provider: &str, headers: BTreeMap<String, String>) -> Result<Vec<(St
 }
 
 fn usable(provider: &str, proxy: Option<String>) -> Result<Option<String>, Mistake> {
-    // Its password must not be shown.
-    let is_usable = |proxy: &String| {
-        let url = reqwest::Url::parse(proxy).ok();
-        url.is_some_and(|url| url.has_host() && ["http", "https"].contains(&url.scheme()))
-    };
     match proxy {
-        Some(proxy) if !is_usable(&proxy) => {
+        // Its password must not be shown.
+        Some(proxy) if !(proxy.contains("://") && is_http_proxy(&proxy)) => {
             Err(Mistake::of("providers", provider, "a proxy is an address like http://127.0.0.1:3128"))
         }
         proxy => Ok(proxy),
@@ -413,20 +444,40 @@ struct Place<'a> {
     provider: &'a str,
     /// A key of the config or a variable.
     said_by: &'a str,
+    wire: Wire,
 }
 
+/// What requests put behind an address; people copy it along.
+const METHODS: [(&str, Wire); 3] =
+    [("/chat/completions", Wire::Chat), ("/responses", Wire::Responses), ("/messages", Wire::Anthropic)];
+
 impl Place<'_> {
-    fn checked(&self, url: &str, wire: Wire) -> Result<String, Mistake> {
-        let bad = |why: &str| Mistake::of("providers", self.provider, format!("{} {url}: {why}", self.said_by));
-        let parsed = reqwest::Url::parse(url).map_err(|error| bad(&error.to_string()))?;
+    fn checked(&self, url: &str) -> Result<String, Mistake> {
+        let parsed = reqwest::Url::parse(url).map_err(|error| self.bad(url, &error.to_string()))?;
         match parsed.scheme() {
             "http" | "https" if parsed.has_host() => {
-                let url = url.trim_end_matches('/');
+                let bare = self.bare(url)?;
                 // The others' addresses end with a version; here it is part of the path.
-                let bare = if wire == Wire::Anthropic { url.strip_suffix("/v1").unwrap_or(url) } else { url };
+                let bare = if self.wire == Wire::Anthropic { bare.strip_suffix("/v1").unwrap_or(bare) } else { bare };
                 Ok(bare.to_owned())
             }
-            _ => Err(bad("an address begins with http:// or https://")),
+            _ => Err(self.bad(url, "an address begins with http:// or https://")),
         }
+    }
+
+    /// The address without what requests put behind it.
+    fn bare<'u>(&self, url: &'u str) -> Result<&'u str, Mistake> {
+        let url = url.trim().trim_end_matches('/');
+        let Some((end, of)) = METHODS.iter().find(|(end, _)| url.ends_with(end)) else { return Ok(url) };
+        // Both of OpenAI's formats have one address.
+        if (*of == Wire::Anthropic) != (self.wire == Wire::Anthropic) {
+            let wire = if *of == Wire::Anthropic { "anthropic" } else { "chat" };
+            return Err(self.bad(url, &format!("{end} belongs to `wire = \"{wire}\"`, and is left out of an address")));
+        }
+        Ok(url[..url.len() - end.len()].trim_end_matches('/'))
+    }
+
+    fn bad(&self, url: &str, why: &str) -> Mistake {
+        Mistake::of("providers", self.provider, format!("{} {url}: {why}", self.said_by))
     }
 }

@@ -10,14 +10,45 @@ use reqwest::{StatusCode, header::HeaderMap};
 use serde_json::Value;
 use tenure_core::model::{Fault, FaultKind};
 
-use super::transport::Endpoint;
+use super::{
+    Wire,
+    transport::{Endpoint, shown_url},
+};
 
 /// What is kept of a vendor's own words.
 const WORDS_MAX: usize = 2_000;
 
+/// Where a request went.
+pub(crate) struct Sent<'a> {
+    pub(crate) url: reqwest::Url,
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) wire: Wire,
+}
+
+impl Sent<'_> {
+    /// Says where a request went that came to nobody who knows its like.
+    fn astray(&self) -> String {
+        format!("; it was sent to {}: {}", shown_url(self.url.as_str()), self.endpoint.doubt(self.wire))
+    }
+
+    fn leads_to(&self, headers: &HeaderMap) -> Option<String> {
+        let place = self.url.join(header(headers, "location")?).ok()?;
+        Some(format!(", which leads to {}", shown_url(place.as_str())))
+    }
+}
+
 /// An answer whose status is not success.
-pub(crate) fn of_status(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Fault {
+pub(crate) fn of_status(status: StatusCode, headers: &HeaderMap, body: &[u8], sent: &Sent<'_>) -> Fault {
     let told = Told::read(body);
+    let is_astray = match status.as_u16() {
+        404 => !told.speaks_of_a_model(sent.url.path()),
+        code => code == 405 || status.is_redirection(),
+    };
+    if is_astray {
+        let more = if status.is_redirection() { sent.leads_to(headers) } else { None };
+        let message = told.after(status) + &more.unwrap_or_default() + &sent.astray();
+        return Fault::new(FaultKind::BadRequest, message);
+    }
     let by_code = of_code(status.as_u16(), &told);
     let mut kind = match (told.kind(), by_code) {
         // Words that fit any refusal say less than the status does.
@@ -32,11 +63,7 @@ pub(crate) fn of_status(status: StatusCode, headers: &HeaderMap, body: &[u8]) ->
         Some("false") if kind.retryable() => kind = FaultKind::BadRequest,
         _ => {}
     }
-    let mut message = format!("HTTP {}", status.as_u16());
-    match told.words.as_str() {
-        "" => message.extend(status.canonical_reason().map(|reason| format!(" {reason}"))),
-        words => message.extend([": ", words]),
-    }
+    let mut message = told.after(status);
     if let Some(id) = header(headers, "request-id").or_else(|| header(headers, "x-request-id")) {
         message.extend([" (request ", id, ")"]);
     }
@@ -83,6 +110,9 @@ pub(crate) fn of_connection(error: &reqwest::Error, endpoint: &Endpoint) -> Faul
         .iter()
         .any(|mark| words.contains(mark));
     let (kind, what) = match () {
+        () if words.contains("InvalidContentType") => {
+            (FaultKind::Tls, "what answers does not speak TLS; is it http:// and not https://?")
+        }
         () if is_tls => (FaultKind::Tls, "the TLS connection failed"),
         () if error.is_connect() && endpoint.is_next_door() && is_refused(error) => {
             let url = endpoint.shown_url();
@@ -138,7 +168,9 @@ impl Told {
             Ok(value) => Self::of(&value),
             Err(_) => {
                 let text = String::from_utf8_lossy(&body[..body.len().min(4 * WORDS_MAX)]);
-                Self { words: shortened(text.trim()), ..Self::default() }
+                // Nobody wants to read a page's source.
+                let words = if text.trim_start().starts_with('<') { title(&text) } else { text.trim() };
+                Self { words: shortened(words), ..Self::default() }
             }
         }
     }
@@ -166,6 +198,22 @@ impl Told {
         told
     }
 
+    /// The status and what was told with it.
+    fn after(&self, status: StatusCode) -> String {
+        match (self.words.as_str(), status.canonical_reason()) {
+            ("", Some(reason)) => format!("HTTP {} {reason}", status.as_u16()),
+            ("", None) => format!("HTTP {}", status.as_u16()),
+            (words, _) => format!("HTTP {}: {words}", status.as_u16()),
+        }
+    }
+
+    /// Whether it is the model that was not found, and not the address. A server may repeat the path.
+    fn speaks_of_a_model(&self, path: &str) -> bool {
+        let words = self.words.replace(path, "").to_ascii_lowercase();
+        self.marks.iter().any(|mark| mark == "model_not_found")
+            || ["model", "deployment", "no endpoints found"].iter().any(|word| words.contains(word))
+    }
+
     /// The kind that its own marks and words tell; they are truer than the status.
     fn kind(&self) -> Option<FaultKind> {
         if self.overflows() {
@@ -177,6 +225,10 @@ impl Told {
             || says("credit balance is too low")
         {
             return Some(FaultKind::Quota);
+        }
+        // Google refuses a key with a status that says nothing of it.
+        if says("api key not valid") || says("api key expired") {
+            return Some(FaultKind::Auth);
         }
         let known: [(&[&str], FaultKind); 6] = [
             (
@@ -225,6 +277,12 @@ impl Told {
         let words = self.words.to_ascii_lowercase();
         self.marks.iter().any(|mark| MARKS.contains(&mark.as_str())) || WORDS.iter().any(|part| words.contains(part))
     }
+}
+
+/// The title of a page.
+fn title(page: &str) -> &str {
+    let after = page.split_once("<title>").map(|(_, rest)| rest);
+    after.and_then(|rest| rest.split_once("</title>")).map_or("", |(title, _)| title.trim())
 }
 
 fn of_code(status: u16, told: &Told) -> FaultKind {

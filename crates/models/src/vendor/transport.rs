@@ -33,6 +33,8 @@ pub struct Endpoint {
     pub key: Option<String>,
     /// Where the key is looked for, to tell people who have none.
     pub key_variable: Option<String>,
+    /// The variable that gave the key; `None` where the config did.
+    pub key_from: Option<String>,
     /// Sent with every request, from the user's config.
     pub headers: Vec<(String, String)>,
     /// `None` takes the one of the environment.
@@ -56,8 +58,37 @@ impl Endpoint {
             (None, Some(variable)) => {
                 format!("there is no key: set {variable} for the daemon, or `key` under [providers.{provider}]")
             }
-            (Some(_), None) => format!("the key is the one under [providers.{provider}] in config.toml"),
-            (Some(_), Some(variable)) => format!("the key is the one of {variable} or of [providers.{provider}]"),
+            (Some(_), variable) => match (&self.key_from, variable) {
+                (Some(from), _) => format!("the key is the one of {from} in the daemon's environment"),
+                (None, Some(variable)) => {
+                    format!(
+                        "the key is the one under [providers.{provider}] in config.toml, which goes before {variable}"
+                    )
+                }
+                (None, None) => format!("the key is the one under [providers.{provider}] in config.toml"),
+            },
+        }
+    }
+
+    /// Asks whether the address is right, where something answered at it that is no such vendor.
+    pub(super) fn doubt(&self, wire: Wire) -> String {
+        let said = match self.url_variable {
+            Some(variable) => variable.to_owned(),
+            None => format!("`base_url` under [providers.{}]", self.provider),
+        };
+        let usual = match wire {
+            Wire::Anthropic => None,
+            Wire::Chat | Wire::Responses => Some("v1"),
+            Wire::Gemini => Some("v1beta"),
+        };
+        let shown = self.shown_url();
+        let has_version = |url: &str| {
+            let last = url.rsplit('/').next().unwrap_or_default();
+            last.strip_prefix('v').is_some_and(|number| number.starts_with(|digit: char| digit.is_ascii_digit()))
+        };
+        match usual.filter(|_| !has_version(&shown)) {
+            Some(version) => format!("is {said} right? Such an address mostly ends in /{version}: {shown}/{version}"),
+            None => format!("is {said} right?"),
         }
     }
 
@@ -71,7 +102,7 @@ impl Endpoint {
     }
 
     /// The proxy on the way to it, as people may see it, and where it is named.
-    pub(super) fn proxy(&self, variable: impl Fn(&str) -> Option<String>) -> Option<(String, String)> {
+    pub(crate) fn proxy(&self, variable: impl Fn(&str) -> Option<String>) -> Option<(String, String)> {
         match Way::to(self) {
             Way::Straight => None,
             Way::Proxy(proxy) => {
@@ -82,6 +113,26 @@ impl Endpoint {
                 Some((shown_url(&proxy), format!("{name} in the daemon's environment")))
             }
         }
+    }
+
+    /// What is wrong with the proxy that the environment names for it. A request must not go out beside it unnoticed.
+    pub(crate) fn proxy_problem(&self, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+        let Way::Environment = Way::to(self) else { return None };
+        let (name, proxy) = proxy_of_environment(&self.base_url, variable)?;
+        if is_http_proxy(&proxy) {
+            return None;
+        }
+        // Its password must not be shown.
+        let what = match proxy.to_ascii_lowercase().starts_with("socks") {
+            true => "names a SOCKS proxy, and only HTTP proxies are supported",
+            false => "is no address of a proxy, like http://127.0.0.1:3128",
+        };
+        let provider = &self.provider;
+        Some(format!(
+            "{name} in the daemon's environment {what}: mend it, put {} into NO_PROXY, or set `proxy` under \
+             [providers.{provider}] in config.toml",
+            self.host(),
+        ))
     }
 
     fn url(&self, path: &str) -> String {
@@ -104,7 +155,7 @@ impl Endpoint {
         shown_url(&self.base_url)
     }
 
-    /// Whether it runs on this machine: it costs nothing, takes its time to load a model, and needs no proxy.
+    /// Whether it runs on this machine: it takes its time to load a model, and needs no proxy.
     pub fn is_local(&self) -> bool {
         let host = self.host();
         let name = match host.rsplit_once(':') {
@@ -164,17 +215,25 @@ pub fn shown_url(base_url: &str) -> String {
 /// The variable that names a proxy for this address, and what it names: by the rules that requests follow.
 fn proxy_of_environment(url: &str, variable: impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
     let first = |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, variable(name)?)));
-    let value = |of: &Option<(&str, String)>| of.as_ref().map(|(_, value)| value.clone()).unwrap_or_default();
+    let is_set = |proxy: &(&str, String)| !proxy.1.trim().is_empty();
     let own = match url.starts_with("https:") {
         true => first(["HTTPS_PROXY", "https_proxy"]),
         false => first(["HTTP_PROXY", "http_proxy"]),
     };
-    let (all, no) = (first(["ALL_PROXY", "all_proxy"]), first(["NO_PROXY", "no_proxy"]));
-    let goes_by = |proxy: &Option<(&str, String)>| {
-        let matcher = Matcher::builder().all(value(proxy)).no(value(&no)).build();
-        url.parse().is_ok_and(|url| matcher.intercept(&url).is_some())
+    let named = own.filter(is_set).or_else(|| first(["ALL_PROXY", "all_proxy"]).filter(is_set))?;
+    let (_, no) = first(["NO_PROXY", "no_proxy"]).unwrap_or_default();
+    // Whether it is gone by at all does not hang on whether it can be used.
+    let matcher = Matcher::builder().all("http://proxy.invalid").no(no).build();
+    url.parse().is_ok_and(|url| matcher.intercept(&url).is_some()).then_some(named)
+}
+
+/// Whether this is the address of a proxy that can be gone by: a variable may leave `http://` out.
+pub(crate) fn is_http_proxy(proxy: &str) -> bool {
+    let url = match proxy.contains("://") {
+        true => reqwest::Url::parse(proxy),
+        false => reqwest::Url::parse(&format!("http://{proxy}")),
     };
-    [own, all].into_iter().find(goes_by).flatten()
+    url.is_ok_and(|url| url.has_host() && ["http", "https"].contains(&url.scheme()))
 }
 
 /// The HTTP clients, one for each way out.
@@ -216,7 +275,7 @@ impl Transport {
         body: Vec<u8>,
     ) -> Result<Chunks, Fault> {
         let request = self.client(endpoint)?.post(endpoint.url(path)).headers(endpoint.headers(wire)?).body(body);
-        let response = send(request, endpoint).await?;
+        let response = send(request, endpoint, wire).await?;
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !kind.is_empty() && !kind.starts_with("text/event-stream") {
             let kind = kind.to_owned();
@@ -230,7 +289,7 @@ impl Transport {
     /// Asks for a small JSON answer.
     pub async fn get_json(&self, endpoint: &Endpoint, wire: Wire, path: &str) -> Result<serde_json::Value, Fault> {
         let request = self.client(endpoint)?.get(endpoint.url(path)).headers(endpoint.headers(wire)?);
-        json(request, endpoint).await
+        json(request, endpoint, wire).await
     }
 
     /// Sends a request whose answer is small and comes in one piece.
@@ -242,10 +301,13 @@ impl Transport {
         body: &serde_json::Value,
     ) -> Result<serde_json::Value, Fault> {
         let request = self.client(endpoint)?.post(endpoint.url(path)).headers(endpoint.headers(wire)?);
-        json(request.body(body.to_string()), endpoint).await
+        json(request.body(body.to_string()), endpoint, wire).await
     }
 
     fn client(&self, endpoint: &Endpoint) -> Result<Client, Fault> {
+        if let Some(problem) = endpoint.proxy_problem(|name| std::env::var(name).ok()) {
+            return Err(Fault::new(FaultKind::BadRequest, problem));
+        }
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let way = Way::to(endpoint);
         if let Some(client) = clients.get(&way) {
@@ -275,21 +337,21 @@ fn make(way: &Way) -> Result<Client, Fault> {
     builder.build().map_err(unusable)
 }
 
-async fn json(request: RequestBuilder, endpoint: &Endpoint) -> Result<serde_json::Value, Fault> {
-    let response = send(request, endpoint).await?;
+async fn json(request: RequestBuilder, endpoint: &Endpoint, wire: Wire) -> Result<serde_json::Value, Fault> {
+    let response = send(request, endpoint, wire).await?;
     let body = limited(response).await.map_err(|error| fault::of_connection(&error, endpoint))?;
     serde_json::from_slice(&body)
         .map_err(|error| Fault::new(FaultKind::Malformed, format!("{}: {error}", endpoint.host())))
 }
 
-async fn send(request: RequestBuilder, endpoint: &Endpoint) -> Result<Response, Fault> {
+async fn send(request: RequestBuilder, endpoint: &Endpoint, wire: Wire) -> Result<Response, Fault> {
     let response = request.send().await.map_err(|error| fault::of_connection(&error, endpoint))?;
     if response.status().is_success() {
         return Ok(response);
     }
-    let (status, headers) = (response.status(), response.headers().clone());
+    let (status, headers, url) = (response.status(), response.headers().clone(), response.url().clone());
     let body = limited(response).await.unwrap_or_default();
-    Err(fault::of_status(status, &headers, &body))
+    Err(fault::of_status(status, &headers, &body, &fault::Sent { url, endpoint, wire }))
 }
 
 /// The first bytes of an answer.
@@ -310,6 +372,48 @@ async fn limited(response: Response) -> reqwest::Result<Vec<u8>> {
 mod tests {
     use super::*;
 
+    fn endpoint(base_url: &str) -> Endpoint {
+        Endpoint {
+            provider: "box".into(),
+            base_url: base_url.into(),
+            url_variable: None,
+            key: None,
+            key_variable: None,
+            key_from: None,
+            headers: vec![],
+            proxy: None,
+        }
+    }
+
+    #[test]
+    fn a_proxy_of_the_environment_that_cannot_be_used_is_told_and_never_passed_by() {
+        let problem = |name: &str, value: &str, url: &str| {
+            endpoint(url).proxy_problem(|asked| (asked == name).then(|| value.to_owned()))
+        };
+        let far = "http://models.example/v1";
+        for (name, value, told) in [
+            ("HTTP_PROXY", "garbage::::", "HTTP_PROXY in the daemon's environment is no address of a proxy"),
+            ("http_proxy", "ftp://me:secret@x", "http_proxy in the daemon's environment is no address of a proxy"),
+            ("ALL_PROXY", "socks5://me:secret@x:1080", "ALL_PROXY in the daemon's environment names a SOCKS proxy"),
+        ] {
+            let problem = problem(name, value, far).unwrap_or_else(|| panic!("{value} was taken"));
+            assert!(problem.starts_with(told) && !problem.contains("secret"), "{problem}");
+        }
+        for (name, value, url) in [
+            ("HTTP_PROXY", "http://proxy.example:3128", far),
+            ("HTTP_PROXY", "proxy.example:3128", far),
+            ("HTTP_PROXY", "", far),
+            // It is for another kind of address.
+            ("HTTPS_PROXY", "garbage::::", far),
+            ("ALL_PROXY", "socks5://x:1080", "http://127.0.0.1:1/v1"),
+        ] {
+            assert_eq!(problem(name, value, url), None, "{name}={value} {url}");
+        }
+        let near = [("ALL_PROXY", "socks5://x:1080"), ("NO_PROXY", "models.example")];
+        let variable = |asked: &str| near.iter().find(|(name, _)| *name == asked).map(|(_, value)| (*value).to_owned());
+        assert_eq!(endpoint(far).proxy_problem(variable), None);
+    }
+
     #[test]
     fn the_proxy_of_the_environment_is_found_as_requests_find_it() {
         let set = [
@@ -318,15 +422,6 @@ mod tests {
             ("no_proxy", "near.example, 10.0.0.0/8"),
         ];
         let variable = |name: &str| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        let endpoint = |base_url: &str| Endpoint {
-            provider: "box".into(),
-            base_url: base_url.into(),
-            url_variable: None,
-            key: None,
-            key_variable: None,
-            headers: vec![],
-            proxy: None,
-        };
         let one = Some(("http://one.example:1".into(), "https_proxy in the daemon's environment".into()));
         let two = Some(("http://two.example:2".into(), "ALL_PROXY in the daemon's environment".into()));
         for (url, expected) in [

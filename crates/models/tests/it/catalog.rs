@@ -130,9 +130,20 @@ fn an_address_may_be_written_as_people_write_it() {
     assert_eq!(of("ollama").shown_url(), "http://127.0.0.1:1234/v1");
     assert_eq!(of("google").shown_url(), "https://box.example/v1beta");
     assert_eq!(of("openai").key.as_deref(), Some("key"));
+    for (variable, url, provider, shown) in [
+        ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/chat/completions", "openai", "http://127.0.0.1:9/v1"),
+        ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/responses/", "openai", "http://127.0.0.1:9/v1"),
+        ("ANTHROPIC_BASE_URL", "http://127.0.0.1:9/v1/messages", "anthropic", "http://127.0.0.1:9"),
+        ("OLLAMA_HOST", "http://127.0.0.1:9/v1/chat/completions", "ollama", "http://127.0.0.1:9/v1"),
+    ] {
+        let catalog = plain(&[(variable, url)]);
+        assert_eq!(catalog.provider(provider).unwrap().endpoint().shown_url(), shown, "{url}");
+    }
     let told = |name: &'static str, value: &'static str| {
         Catalog::new(CatalogConfig::default(), |asked| (asked == name).then(|| value.into())).unwrap_err().to_string()
     };
+    let mixed = told("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/messages");
+    assert!(mixed.contains("/messages belongs to `wire = \"anthropic\"`"), "{mixed}");
     assert!(told("OPENAI_BASE_URL", "localhost").starts_with("providers.openai: OPENAI_BASE_URL localhost"));
     assert!(told("ANTHROPIC_BASE_URL", "not a url").starts_with("providers.anthropic: ANTHROPIC_BASE_URL not a url: "));
 }
@@ -159,13 +170,36 @@ fn what_could_never_be_sent_is_told_at_once() {
 }
 
 #[test]
-fn only_a_server_that_wants_no_key_is_free() {
-    let is_free = |key: Option<&str>| {
-        let mut config = at("http://127.0.0.1:1/v1".into());
-        config.providers.get_mut("box").unwrap().key = key.map(str::to_owned);
-        with(config, &[]).resolve("box/any").unwrap().cost(&Usage { input_tokens: 9, ..Usage::default() })
+fn only_a_server_that_runs_models_and_wants_no_key_is_free() {
+    let cost = |provider: &str, id: &str, key: Option<&str>| {
+        let said = ProviderConfig {
+            base_url: Some("http://127.0.0.1:1/v1".into()),
+            key: key.map(str::to_owned),
+            ..ProviderConfig::default()
+        };
+        let config = CatalogConfig { providers: [(provider.to_owned(), said)].into(), ..CatalogConfig::default() };
+        let model = with(config, &[]).resolve(&format!("{provider}/{id}")).unwrap();
+        model.cost(&Usage { input_tokens: 9, ..Usage::default() })
     };
-    assert_eq!((is_free(None), is_free(Some("key-of-the-box"))), (Some(0), None));
+    for provider in ["ollama", "llamacpp", "vllm"] {
+        assert_eq!((cost(provider, "any", None), cost(provider, "any", Some("k"))), (Some(0), None), "{provider}");
+    }
+    // Others may be a way to vendors that cost, whose key they hold.
+    assert_eq!((cost("box", "any", None), cost("openai", "any", None)), (None, None));
+    assert_eq!((cost("openai", "gpt-6-luna", None), cost("openai", "gpt-6-luna", Some("k"))), (None, None));
+}
+
+#[tokio::test]
+async fn a_server_under_a_vendors_name_is_listed_with_what_it_has() {
+    let answer = json!({ "data": [{ "id": "gpt-6-luna" }, { "id": "tiny" }] });
+    let vendor = FakeVendor::with(move |_, _| Answer::json(200, &answer)).await;
+    let mut config = CatalogConfig::default();
+    config.models.insert("openai/said".into(), ModelConfig::default());
+    let list = with(config, &[("OPENAI_BASE_URL", &vendor.url("/v1"))]).listing().await;
+    let own = list.models.iter().filter(|model| model.provider == "openai");
+    let own: Vec<_> = own.map(|model| (model.entry.id.as_str(), model.entry.prices)).collect();
+    assert_eq!(own, [("gpt-6-luna", None), ("said", None), ("tiny", None)]);
+    assert!(list.models.iter().any(|model| model.entry.name == "anthropic/claude-opus-5-5"));
 }
 
 #[test]

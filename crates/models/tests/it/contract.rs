@@ -36,6 +36,7 @@ pub fn model(vendor: &FakeVendor, format: Format, entry: Entry) -> VendorModel {
         base_url: vendor.url(format.base_path()),
         key: Some("key-of-the-fake".into()),
         key_variable: Some("FAKE_API_KEY".into()),
+        key_from: Some("FAKE_API_KEY".into()),
         headers: vec![("x-team".into(), "blue".into())],
         ..nowhere()
     };
@@ -50,6 +51,7 @@ pub fn nowhere() -> Endpoint {
         url_variable: None,
         key: None,
         key_variable: None,
+        key_from: None,
         headers: vec![],
         proxy: None,
     }

@@ -8,7 +8,8 @@ use tenure_models::{
     Model,
     vendor::{Endpoint, Transport, VendorModel},
 };
-use tenure_testkit::vendor::{Answer, FakeVendor, Format, Speech};
+use tenure_testkit::vendor::{Answer, FakeVendor, Format, Piece, Speech};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{
     contract::{entry, listen, model, nowhere},
@@ -87,6 +88,7 @@ async fn each_refusal_is_of_its_kind() {
             json!({ "error": { "code": 400, "status": "INVALID_ARGUMENT", "message": "API key not valid", "details": [{ "reason": "API_KEY_INVALID" }] } }),
             Auth,
         ),
+        (g, 400, google(400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key."), Auth),
         (
             g,
             400,
@@ -118,8 +120,81 @@ async fn each_refusal_is_of_its_kind() {
 async fn a_refused_key_says_where_it_came_from() {
     let fault =
         refused(Format::Anthropic, Answer::json(401, &anthropic("authentication_error", "invalid x-api-key"))).await;
-    assert!(fault.message.contains("FAKE_API_KEY"), "{}", fault.message);
-    assert!(fault.message.contains("[providers.fake]"), "{}", fault.message);
+    assert!(fault.message.contains("the key is the one of FAKE_API_KEY in the daemon"), "{}", fault.message);
+    assert!(!fault.message.contains("[providers.fake]"), "{}", fault.message);
+    for (key_variable, before) in [(Some("FAKE_API_KEY".to_owned()), ", which goes before FAKE_API_KEY"), (None, "")] {
+        let vendor = FakeVendor::with(|_, _| Answer::json(403, &json!({ "error": "no" }))).await;
+        let key = Some("key-of-the-fake".to_owned());
+        let endpoint = Endpoint { base_url: vendor.url("/v1"), key, key_variable, ..nowhere() };
+        let told = at(endpoint, Format::Chat).await.message;
+        let expected = format!("the key is the one under [providers.fake] in config.toml{before}");
+        assert!(told.ends_with(&expected), "{told}");
+    }
+}
+
+/// How a request at this endpoint fails.
+async fn at(endpoint: Endpoint, format: Format) -> Fault {
+    let model = VendorModel::new(entry(), format.wire(), Arc::new(endpoint), Transport::new());
+    match model.stream(request(vec![user("hi")])).await {
+        Ok(_) => panic!("it was taken for a reply"),
+        Err(fault) => fault,
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_is_wrong_is_not_told_as_a_model_that_is() {
+    let page = |kind: &str, text: &str| Answer {
+        status: 404,
+        headers: vec![("content-type".into(), kind.into())],
+        pieces: vec![Piece::Bytes(text.into())],
+    };
+    let rows = [
+        (page("text/plain", "404 page not found\n"), "HTTP 404: 404 page not found; it was sent to "),
+        (page("text/plain", ""), "HTTP 404 Not Found; it was sent to "),
+        (page("text/html", "<html><head><title>Nope</title>a model</html>"), "HTTP 404: Nope; it was sent to "),
+        (Answer::json(404, &json!({ "detail": "Not Found" })), "HTTP 404: Not Found; it was sent to "),
+        (
+            Answer::json(404, &anthropic("not_found_error", "File Not Found")),
+            "HTTP 404: File Not Found; it was sent to ",
+        ),
+    ];
+    for (answer, told) in rows {
+        for (base, url_variable, hint) in [
+            ("", Some("OPENAI_BASE_URL"), "is OPENAI_BASE_URL right? Such an address mostly ends in /v1: "),
+            ("/v1", None, "is `base_url` under [providers.fake] right?"),
+        ] {
+            let answer = answer.clone();
+            let vendor = FakeVendor::with(move |_, _| answer.clone()).await;
+            let fault = at(Endpoint { base_url: vendor.url(base), url_variable, ..nowhere() }, Format::Chat).await;
+            assert_eq!(fault.kind, FaultKind::BadRequest, "{fault}");
+            let sent = format!("{told}{}: {hint}", vendor.url(&format!("{base}/chat/completions")));
+            assert!(fault.message.contains(&sent), "{fault}\n{sent}");
+            assert_eq!(fault.message.ends_with(&vendor.url("/v1")), base.is_empty(), "{fault}");
+        }
+    }
+    for status in [301, 302, 307, 308] {
+        let moved = Answer::json(status, &json!({})).with_header("location", "/there/v1?key=secret");
+        let vendor = FakeVendor::with(move |_, _| moved.clone()).await;
+        let fault = at(Endpoint { base_url: vendor.url("/v1"), ..nowhere() }, Format::Chat).await;
+        assert_eq!(fault.kind, FaultKind::BadRequest, "{fault}");
+        let place = format!(", which leads to {}; it was sent to ", vendor.url("/there/v1"));
+        assert!(fault.message.contains(&place) && fault.message.contains("is `base_url` under"), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn tls_where_there_is_none_is_said() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base_url = format!("https://{}/v1", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        // It is let read before the connection is gone.
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    });
+    let fault = at(Endpoint { base_url, ..nowhere() }, Format::Chat).await;
+    assert_eq!(fault.kind, FaultKind::Tls, "{fault}");
+    assert!(fault.message.contains("is it http:// and not https://?"), "{fault}");
 }
 
 #[tokio::test]
@@ -199,7 +274,6 @@ async fn errors_inside_a_stream_are_told_apart() {
             Server,
         ),
         (Format::Gemini, plain(&google(503, "UNAVAILABLE", "overloaded")), Overloaded),
-        (Format::Gemini, plain(&json!({ "promptFeedback": { "blockReason": "SAFETY" } })), BadRequest),
         (Format::Gemini, plain(&json!({ "candidates": [{ "finishReason": "MALFORMED_FUNCTION_CALL" }] })), Malformed),
     ];
     for (format, events, kind) in rows {
@@ -207,6 +281,19 @@ async fn errors_inside_a_stream_are_told_apart() {
         vendor.plan(Answer::events(events.clone()));
         let (_, fault) = listen(&model(&vendor, format, entry())).await;
         assert_eq!(fault.map(|fault| fault.kind), Some(kind), "{format:?} {events}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_the_vendors_filter_stops_is_a_refusal_and_no_fault() {
+    let vendor = FakeVendor::start().await;
+    let usage = json!({ "promptTokenCount": 7, "totalTokenCount": 7 });
+    for reason in ["SAFETY", "PROHIBITED_CONTENT", "OTHER"] {
+        let blocked = json!({ "promptFeedback": { "blockReason": reason }, "usageMetadata": usage });
+        vendor.plan(Answer::events(format!("data: {blocked}\n\n")));
+        let (heard, fault) = listen(&model(&vendor, Format::Gemini, entry())).await;
+        assert_eq!((heard.end, fault), (Some(Ok(StopReason::Refusal)), None), "{reason}");
+        assert_eq!((heard.text.as_str(), heard.usage.input_tokens), ("", 7), "{reason}");
     }
 }
 

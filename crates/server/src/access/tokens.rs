@@ -23,6 +23,8 @@ const SECRET_BEGINS: &str = "tenure_";
 const SECRET_BYTES: usize = 32;
 const NAME_CHARS_MAX: usize = 64;
 const SUM_CHARS: usize = 16;
+/// In larger files no bit is looked for: each is tried, and it would take minutes.
+pub const MEND_BYTES_MAX: u64 = 16 << 10;
 /// How much of a secret is shown.
 const SHOWN_CHARS: usize = 4;
 
@@ -130,6 +132,28 @@ pub fn read_tokens(json: &[u8]) -> Result<Kept, String> {
         return Err("its sum does not fit: the disk has changed it; if you did, remove \"sum\"".into());
     }
     Ok(kept)
+}
+
+/// What [`Keeper::keep_named`] was given, where one turned bit explains what is wrong with it.
+pub fn mend_tokens(json: &[u8]) -> Option<Vec<u8>> {
+    let is_sealed = |json: &[u8]| serde_json::from_slice::<File>(json).is_ok_and(|file| file.sum.is_some());
+    mend_bit(json, |json| is_sealed(json) && read_tokens(json).is_ok())
+}
+
+/// The one that is right among all that differ from these bytes by one bit.
+pub fn mend_bit(bytes: &[u8], is_right: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+    if bytes.len() as u64 > MEND_BYTES_MAX {
+        return None;
+    }
+    let mut bytes = bytes.to_vec();
+    let found = (0..bytes.len() * 8).find(|bit| {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let is_right = is_right(&bytes);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        is_right
+    })?;
+    bytes[found / 8] ^= 1 << (found % 8);
+    Some(bytes)
 }
 
 impl Kept {
@@ -536,8 +560,15 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             // The case of a hex digit tells nothing.
             assert!(read_tokens(&bad).is_err() || read_tokens(&bad).as_ref() == Ok(&kept), "bit {bit}");
+            if bit % 97 == 0 {
+                assert_eq!(read_tokens(&mend_tokens(&bad).unwrap()).as_ref(), Ok(&kept), "bit {bit}");
+            }
         }
+        let mut two = good.clone();
+        two[30] ^= 3;
+        assert_eq!(mend_tokens(&two), None, "two bits are not one");
         let by_hand = serde_json::json!({ "tokens": kept.named }).to_string();
+        assert_eq!(mend_tokens(&by_hand.as_bytes()[1..]), None, "nothing tells what was there");
         assert_eq!(read_tokens(by_hand.as_bytes()).map(|kept| kept.named), Ok(kept.named));
     }
 }

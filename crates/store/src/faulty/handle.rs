@@ -71,8 +71,8 @@ impl DiskFile for Handle {
         Ok(self.state().files[self.file].live.len() as u64)
     }
 
-    fn has_name(&self) -> io::Result<bool> {
-        Ok(self.state().names.values().any(|entry| *entry == Entry::File(self.file)))
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        Ok(self.state().names.get(path) == Some(&Entry::File(self.file)))
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -15,6 +15,9 @@ use crate::{
     name::TEMPORARY,
     notices::Notices,
 };
+
+/// Files kept aside under one name; more than this are not accidents any more.
+const ASIDE_MAX: u32 = 10_000;
 
 pub(crate) struct Folder {
     pub disk: Arc<dyn Disk>,
@@ -59,6 +62,12 @@ impl Folder {
             offset += piece.len() as u64;
         }
         if keep == Keep::Synced { file.sync() } else { Ok(()) }
+    }
+
+    /// The first name that nothing has yet.
+    pub fn free_name(&self, name: impl Fn(u32) -> PathBuf) -> io::Result<PathBuf> {
+        let is_free = |path: &PathBuf| self.disk.look(path).is_err_and(|error| is_missing(&error));
+        (1..ASIDE_MAX).map(name).find(is_free).ok_or_else(|| io::Error::other("too many files were kept aside"))
     }
 
     /// Opens a file; `None` if there is none.

@@ -71,6 +71,11 @@ impl Layout {
         self.session(session).join(format!("cut-{offset}-{n}.bin"))
     }
 
+    /// Where a file of the folder itself is kept that was damaged.
+    pub fn damaged(&self, name: &str, n: u32) -> PathBuf {
+        self.root.join(format!("damaged-{n}.{name}"))
+    }
+
     /// Where a log is kept that was damaged.
     pub fn damaged_log(&self, session: SessionId, n: u32) -> PathBuf {
         self.session(session).join(format!("damaged-{n}.ndjson"))

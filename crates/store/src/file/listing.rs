@@ -1,6 +1,10 @@
 //! The listing: one row per session in memory, and `index.ndjson` as its cache on disk, which may be deleted at any time.
 
-use std::{collections::HashSet, io, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    io,
+    sync::Arc,
+};
 
 use tenure_core::{
     budget::Spent,
@@ -10,7 +14,7 @@ use tenure_core::{
 
 use super::{
     blocking,
-    folder::{Folder, Keep},
+    folder::{Folder, Keep, is_missing},
     lines::{Lines, Next, whole_len},
 };
 use crate::{
@@ -40,6 +44,8 @@ struct Loaded {
     len: u64,
     lines: usize,
     rows: Rows,
+    /// The last lines of sessions that are gone though nobody deleted them: the last trace of each.
+    lost: BTreeMap<SessionId, Box<[u8]>>,
 }
 
 /// Tells a listing that nobody has open that a session is no more.
@@ -96,12 +102,13 @@ impl Listing {
             let row = row.trimmed();
             let line = line_of(&row).map_err(failed)?;
             let waits = listing.rows.find(row.id).is_some_and(|known| known.only_begins(&row));
+            listing.lost.remove(&row.id);
             listing.rows.put(row, waits);
             if waits {
                 return Ok(());
             }
             listing.append(&line).map_err(failed)?;
-            if listing.lines > 2 * listing.rows.entries.len() + STALE_LINES_MAX {
+            if listing.is_mostly_stale() {
                 listing.compact(folder).map_err(failed)?;
             }
             Ok(())
@@ -128,11 +135,37 @@ impl Listing {
     pub async fn purge(&self, session: SessionId) -> Result<()> {
         self.with(move |folder, listing| {
             listing.rows.remove(session);
+            listing.lost.remove(&session);
             let line = row_line::purged(session).map_err(failed)?;
             listing.append(&line).map_err(failed)?;
             make_safe(folder, &*listing.file).map_err(failed)
         })
         .await
+    }
+
+    /// The session seems to be gone from the disk, and nobody deleted it: it is listed no more, and not forgotten.
+    pub async fn lose(&self, session: SessionId) -> Result<()> {
+        if self.loaded.lock().await.is_none() {
+            // Whoever loads it sees what is there.
+            return Ok(());
+        }
+        self.with(move |folder, listing| {
+            let Some(row) = listing.rows.find(session).map(Entry::to_row) else { return Ok(()) };
+            // One that was made since it was missed has its log by now.
+            if folder.disk.look(&folder.layout.log(session)).is_err_and(|error| is_missing(&error)) {
+                let line = line_of(&row).map_err(failed)?;
+                listing.lost.insert(session, line.into());
+                listing.rows.remove(session);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Whether there is a row of it, or the last trace of one.
+    pub async fn has(&self, session: SessionId) -> Result<bool> {
+        self.with(move |_, listing| Ok(listing.rows.find(session).is_some() || listing.lost.contains_key(&session)))
+            .await
     }
 
     pub async fn list(&self, before: Option<SessionId>, limit: usize) -> Result<Vec<Row>> {
@@ -182,17 +215,21 @@ impl Loaded {
         let file = folder.disk.open(&folder.layout.index(), Open::Create)?;
         let names = folder.disk.list(&folder.layout.sessions())?;
         let sessions: HashSet<SessionId> = names.iter().filter_map(|name| name.parse().ok()).collect();
-        let mut listing = Loaded { file, len: 0, lines: 0, rows: Rows::default() };
+        let mut listing = Loaded { file, len: 0, lines: 0, rows: Rows::default(), lost: BTreeMap::new() };
         listing.read(&sessions)?;
         listing.rebuild_missing(folder, sessions)?;
         listing.rows.entries.shrink_to_fit();
-        if listing.lines > 2 * listing.rows.entries.len() + STALE_LINES_MAX {
+        if listing.is_mostly_stale() {
             listing.compact(folder)?;
         }
         Ok(listing)
     }
 
-    /// Takes in what the file says of sessions that are there; lines that are no rows are passed over.
+    fn is_mostly_stale(&self) -> bool {
+        self.lines > 2 * (self.rows.entries.len() + self.lost.len()) + STALE_LINES_MAX
+    }
+
+    /// Takes in what the file says of sessions; lines that are no rows are passed over.
     fn read(&mut self, sessions: &HashSet<SessionId>) -> io::Result<()> {
         let mut rows = std::mem::take(&mut self.rows);
         let mut lines = Lines::new(&*self.file, 0, self.file.len()?, ROW_LINE_BYTES_MAX);
@@ -203,8 +240,14 @@ impl Loaded {
                 Next::TooLong { .. } => {}
                 Next::Line { bytes, .. } => match row_line::read(bytes) {
                     Some(Said::Row(row)) if sessions.contains(&row.id) => rows.put(row.trimmed(), false),
-                    Some(Said::Purged(id)) => rows.remove(id),
-                    Some(Said::Row(_)) | None => {}
+                    Some(Said::Purged(id)) => {
+                        rows.remove(id);
+                        self.lost.remove(&id);
+                    }
+                    Some(Said::Row(row)) => {
+                        self.lost.insert(row.id, [bytes, b"\n"].concat().into());
+                    }
+                    None => {}
                 },
             }
             self.lines += 1;
@@ -255,10 +298,11 @@ impl Loaded {
         for entry in &self.rows.entries {
             content.extend_from_slice(&line_of(&entry.to_row())?);
         }
+        self.lost.values().for_each(|line| content.extend_from_slice(line));
         folder.replace(&folder.layout.index(), &[&content], Keep::Unsynced)?;
         self.file = folder.disk.open(&folder.layout.index(), Open::Existing)?;
         self.len = content.len() as u64;
-        self.lines = self.rows.entries.len();
+        self.lines = self.rows.entries.len() + self.lost.len();
         Ok(())
     }
 }

@@ -199,7 +199,7 @@ impl Log {
             }
             return Err(Error::disk(format_args!("events of {}", self.session), &error));
         }
-        self.check_name()?;
+        self.check_there()?;
         let before = std::mem::replace(&mut writer.tip, tip);
         let mut view = self.view();
         view.bookmark(before);
@@ -207,15 +207,16 @@ impl Log {
         Ok(Head { seq: tip.seq, bytes: tip.offset })
     }
 
-    /// Refuses what was written to a log that somebody has removed: nobody would find it again. After the write, so that
-    /// what was removed before the answer is never answered; it costs less than a thousandth of a sync.
-    fn check_name(&self) -> Result<()> {
+    /// Refuses what was written to a log that somebody has removed or moved away: nobody would find it again. After the
+    /// write, so that what was removed before the answer is never answered; it costs less than a thousandth of a sync.
+    pub fn check_there(&self) -> Result<()> {
         // Where nobody can tell, the write that went well counts.
-        if self.file.has_name().unwrap_or(true) {
+        if self.file.is_at(&self.folder.layout.log(self.session)).unwrap_or(true) {
             return Ok(());
         }
         self.leave();
-        let notice = format!("the log of {} was removed while it was in use: the session is gone", self.session);
+        let notice =
+            format!("the log of {} was removed or moved while it was in use: the session is gone", self.session);
         self.folder.notices.add(notice);
         Err(Error::NoSession(self.session))
     }

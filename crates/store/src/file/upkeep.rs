@@ -14,7 +14,7 @@ mod check;
 mod examine;
 pub(super) mod flip;
 mod gc;
-mod line_files;
+pub(super) mod line_files;
 mod logs;
 mod repair;
 mod rewrite;
@@ -113,7 +113,7 @@ pub fn gc(path: &Path, options: &GcOptions, progress: Progress<'_>) -> Result<Gc
     let folder = folder(path)?;
     let _lock = Lock::take(&folder)?;
     let plan = gc::plan(&folder, options, progress)?;
-    Ok(gc::carry_out(&folder, plan))
+    Ok(gc::carry_out(&folder, plan, options.now))
 }
 
 /// What `gc` would remove; changes nothing and takes no lock.

@@ -428,7 +428,7 @@ async fn a_session_whose_folder_was_removed_takes_nothing() {
         let refused = store.append(id, epoch, head.seq, &messages(id, 2, 2)).await;
         assert!(matches!(refused, Err(Error::NoSession(_))), "{refused:?}");
     }
-    let told = format!("the log of {id} was removed while it was in use: the session is gone");
+    let told = format!("the log of {id} was removed or moved while it was in use: the session is gone");
     assert_eq!(store.notices(), [told]);
     assert!(matches!(store.head(id).await, Err(Error::NoSession(_))));
     // What is put back from a backup goes on.
@@ -436,4 +436,50 @@ async fn a_session_whose_folder_was_removed_takes_nothing() {
     fs::write(path.join("events.ndjson"), backup).unwrap();
     store.append(id, epoch, head.seq, &messages(id, 2, 2)).await.unwrap();
     assert_eq!(read_all(&*store, id).await.len(), 2);
+}
+
+/// A folder that was moved takes what is written with it, to where nobody looks.
+#[tokio::test]
+async fn a_session_whose_folder_was_moved_takes_nothing_and_is_not_listed() {
+    let folder = fast_folder();
+    let store = open_unsynced(folder.path());
+    let id = session(1);
+    let (epoch, head) = store.create(id, &[created(id)]).await.unwrap();
+    store.row_put(row(1, "active")).await.unwrap();
+    let (place, elsewhere) = (session_path(folder.path(), 1, ""), folder.path().join("elsewhere"));
+    fs::rename(&place, &elsewhere).unwrap();
+    let refused = store.append(id, epoch, head.seq, &messages(id, 2, 2)).await;
+    assert!(matches!(refused, Err(Error::NoSession(_))), "{refused:?}");
+    assert_eq!(store.list(None, 9).await.unwrap(), []);
+    assert!(store.has_row(id).await.unwrap(), "it is known to have been there");
+    // Another folder in its place is another one.
+    fs::create_dir(&place).unwrap();
+    fs::copy(elsewhere.join("events.ndjson"), place.join("events.ndjson")).unwrap();
+    assert_eq!(store.head(id).await.unwrap().seq, read_all(&*store, id).await.len() as u64);
+}
+
+/// What the listing knows of a session that is gone outlives a life, and the file's being written anew.
+#[tokio::test]
+async fn a_session_that_is_gone_is_still_known() {
+    let folder = fast_folder();
+    let store = open_unsynced(folder.path());
+    for n in 1..=3 {
+        store.create(session(n), &[created(session(n))]).await.unwrap();
+        store.row_put(row(n, "active")).await.unwrap();
+    }
+    store.purge(session(3)).await.unwrap();
+    drop(store);
+    fs::remove_dir_all(session_path(folder.path(), 1, "")).unwrap();
+    let store = open_unsynced(folder.path());
+    assert!(store.has_row(session(1)).await.unwrap());
+    assert!(!store.has_row(session(3)).await.unwrap(), "it was deleted");
+    for n in 0..3000 {
+        store.row_put(row(2, if n % 2 == 0 { "active" } else { "waiting_approval" })).await.unwrap();
+    }
+    let lines = fs::read_to_string(folder.path().join("index.ndjson")).unwrap().lines().count();
+    assert!(lines < 1100, "{lines}");
+    drop(store);
+    let store = open_unsynced(folder.path());
+    assert!(store.has_row(session(1)).await.unwrap());
+    assert_eq!(store.list(None, 9).await.unwrap(), [row(2, "waiting_approval")]);
 }

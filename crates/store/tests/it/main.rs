@@ -6,6 +6,7 @@ mod damage;
 mod files;
 mod fuzz;
 mod golden;
+mod keys;
 mod power;
 mod purge;
 mod refusing_disk;

@@ -144,6 +144,10 @@ impl Doctor<'_> {
             }
             Some(_) => Told::Absent(format!("{name} ({variable})")),
             None => {
+                if let Some(problem) = provider.proxy_problem(of_environment) {
+                    let hint = "a daemon keeps the variables that it was started with: after a change `tenure stop`";
+                    return Told::Checks(vec![wrong(name, problem, hint)]);
+                }
                 let refused = if self.is_placed(provider) { self.catalog.offered(provider).await.err() } else { None };
                 let check = refused.and_then(|fault| self.unusable(provider, &fault));
                 Told::Checks(vec![check.unwrap_or_else(|| ok(name, format!("{place}, {with}")))])
@@ -164,9 +168,17 @@ impl Doctor<'_> {
                 Some(warning(name, format!("{place} answers, and does not let us in: {}", fault.message), hint))
             }
             kind if kind.is_silence() => {
-                let hint = match provider.url_variable() {
-                    Some(variable) => format!("start its server, or mend {variable}, then `tenure stop`"),
-                    None => format!("start its server, or mend base_url under [providers.{name}] in {}", self.file),
+                let hint = match (provider.proxy(of_environment), provider.url_variable()) {
+                    (Some((proxy, named)), _) => {
+                        format!("see that the proxy {proxy} works, or mend {named}, then `tenure stop`")
+                    }
+                    _ if kind == FaultKind::Tls => {
+                        format!("see that {place} is reached with https, and that its certificate is trusted")
+                    }
+                    (None, Some(variable)) => format!("start its server, or mend {variable}, then `tenure stop`"),
+                    (None, None) => {
+                        format!("start its server, or mend base_url under [providers.{name}] in {}", self.file)
+                    }
                 };
                 Some(warning(name, format!("nobody answers at {place} ({said}): {}", fault.message), hint))
             }
@@ -231,6 +243,10 @@ impl Doctor<'_> {
             (Err(fault), _) => untried(&name, &fault),
         }
     }
+}
+
+fn of_environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 fn untried(name: &str, fault: &Fault) -> Check {

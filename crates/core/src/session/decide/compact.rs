@@ -101,7 +101,7 @@ impl Session {
         if retry_at.is_none() && under_way.blocking && draft.awaits_model() {
             match under_way.trigger {
                 CompactTrigger::Overflow => {
-                    let message = format!("the context is too long for the model and could not be compacted: {fault}");
+                    let message = self.still_too_long(&fault);
                     draft.fail_turn(Actor::SYSTEM, FaultKind::ContextOverflow.code(), &message);
                 }
                 // The vendor has the last word on whether it is too long.
@@ -109,6 +109,15 @@ impl Session {
             }
         }
         Ok(draft.done())
+    }
+
+    /// The vendor's own words, why nothing came of a summary, and what may help.
+    fn still_too_long(&self, fault: &Fault) -> String {
+        let told = self.turn.as_ref().and_then(|turn| turn.too_long.as_deref());
+        format!(
+            "{}; the context could not be compacted: {fault}; say it in fewer words, or take a model with a larger window",
+            told.unwrap_or("the context is too long for the model"),
+        )
     }
 
     /// Whether a shorter context may help the open turn on.

@@ -4,7 +4,7 @@ use super::Draft;
 use crate::{
     event::{Actor, ClassedCall, SessionForked, TurnInterrupted},
     ids::TurnId,
-    session::{CallState, Decision, Session},
+    session::{Decision, Session},
     time::Moment,
     tool::CallClass,
 };
@@ -25,7 +25,7 @@ impl Draft<'_> {
     /// The open turn waits for a person here. What a call of it did is known over there at best.
     fn interrupt_copied(&mut self) {
         let Some(turn) = &self.state.turn else { return };
-        let started = turn.calls.iter().filter(|call| matches!(call.state, CallState::Started { .. }));
+        let started = turn.calls.iter().filter(|call| call.is_running());
         let classed = |call: &crate::session::Call| ClassedCall {
             tool_call_id: call.call.id,
             name: call.call.name.clone(),

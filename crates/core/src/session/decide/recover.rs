@@ -30,8 +30,7 @@ impl Session {
         };
         let (awaits, waits) = (turn.awaits_model(), self.waits_for_compaction());
         let cut_model = awaits && !waits && turn.attempts.not_before.is_none_or(|at| at <= draft.moment.at);
-        let cut_calls: Vec<&Call> =
-            turn.calls.iter().filter(|call| matches!(call.state, CallState::Started { .. })).collect();
+        let cut_calls: Vec<&Call> = turn.calls.iter().filter(|call| call.is_running()).collect();
         // A write that was being prepared did nothing yet, but its turn was at work: it is cut as well.
         let cut_preparation = self.wanted().iter().any(|effect| matches!(effect, Effect::PrepareTool { .. }));
         let runs = matches!(turn.phase, Phase::Going | Phase::Budget(_));

@@ -119,7 +119,7 @@ impl Session {
     ) -> Result<Decision, Refusal> {
         let open = self.turn.as_ref().filter(|open| open.id == turn);
         let call = open.and_then(|open| open.call(id)).ok_or_else(Refusal::stale)?;
-        if !matches!(call.state, CallState::Started { .. }) || call.runs != run {
+        if !call.is_running() || call.runs != run {
             return Err(Refusal::stale());
         }
         let (name, origin) = (call.call.name.clone(), call.origin);

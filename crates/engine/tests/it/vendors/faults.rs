@@ -209,7 +209,7 @@ async fn what_cannot_be_helped_ends_the_turn_with_the_vendors_words() {
             (400, error("invalid_request_error", "a bad field"), BadRequest),
             (401, error("authentication_error", "a wrong key"), Auth),
             (403, error("permission_error", "not you"), Auth),
-            (404, error("not_found_error", "no such thing"), UnknownModel),
+            (404, error("not_found_error", "no such model"), UnknownModel),
             (402, error("", "pay first"), Quota),
             (429, error("insufficient_quota", "all is spent"), Quota),
         ];
@@ -236,6 +236,33 @@ async fn a_model_that_does_not_hold_the_shape_is_given_up_soon() {
     assert_eq!((told.code.as_str(), vendor.asked().len()), ("schema_mismatch", 2), "{told:?}");
     assert!(told.message.contains("the model said “I had rather chat.”"), "{told:?}");
     rig.sound(session).await;
+}
+
+#[tokio::test]
+async fn an_answer_of_a_shape_is_taken_out_of_its_fence() {
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
+    for (said, text) in [
+        ("{\"n\": 5}", "{\"n\": 5}"),
+        ("```json\n{\"n\": 5}\n```", "{\"n\": 5}"),
+        ("```json {\"n\": 5} ```", "{\"n\": 5}"),
+        ("Here it is:\n\n```\n{\"n\": 5, \"code\": \"```\"}\n```\nAnything else?", "{\"n\": 5, \"code\": \"```\"}"),
+    ] {
+        let vendor = FakeVendor::with(move |_, _| says(Format::Chat, said)).await;
+        let rig = plain(&vendor, Format::Chat).await;
+        let session = rig.create_with(|new| new.settings.output_schema = Some(schema.clone())).await;
+        let record = rig.ask(session, "how many?").await;
+        assert_eq!(record.response.expect("an answer").text, text, "{said}");
+        assert_eq!(vendor.asked().len(), 1, "{said}");
+        rig.sound(session).await;
+    }
+    for said in ["```json\n{\"n\": \"five\"}\n```", "```json", "five, I think"] {
+        let vendor = FakeVendor::with(move |_, _| says(Format::Chat, said)).await;
+        let rig = plain(&vendor, Format::Chat).await;
+        let session = rig.create_with(|new| new.settings.output_schema = Some(schema.clone())).await;
+        let told = rig.ask(session, "how many?").await.error.expect("a reason");
+        assert_eq!(told.code, "schema_mismatch", "{told:?}");
+        assert!(told.message.ends_with(&format!("the model said “{said}”")), "{told:?}");
+    }
 }
 
 #[tokio::test]

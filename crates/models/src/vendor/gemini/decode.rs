@@ -67,7 +67,6 @@ struct Call {
 #[serde(rename_all = "camelCase")]
 struct Feedback {
     block_reason: Option<String>,
-    block_reason_message: Option<String>,
 }
 
 /// They repeat and grow; the last ones count.
@@ -91,9 +90,9 @@ impl Decoder for Content {
         if let Some(counts) = answer.usage_metadata {
             out.push(ModelEvent::Usage(usage(counts)));
         }
-        if let Some(Feedback { block_reason: Some(reason), block_reason_message }) = answer.prompt_feedback {
-            let more = block_reason_message.map(|message| format!(": {message}")).unwrap_or_default();
-            return Err(Fault::new(FaultKind::BadRequest, format!("the vendor blocked the request ({reason}){more}")));
+        // A filter that stops a request says so here, and no candidate follows.
+        if answer.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
+            self.finish = Some(StopReason::Refusal);
         }
         for candidate in answer.candidates.into_iter().take(1) {
             for piece in candidate.content.into_iter().flat_map(|content| content.parts) {

@@ -70,7 +70,7 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
             .leads_to(201, &IN_SESSION, &["compactSession"])
             .leads_to(201, &IN_SESSION, &["uploadAttachment", "listAttachments", "listArtifacts", "exportSession"])
             .refuses(&["bad_workspace", "unsupported_policy", "unknown_model", "bad_schema", "keys_full", "session_purged"])
-            .refuses(&["disk_refused", "shutting_down"]),
+            .refuses(&["session_damaged", "disk_refused", "shutting_down"]),
         get("/v1/sessions", "listSessions", tag, "Lists sessions, the newest first.")
             .query::<session::Page>(s, json!({ "cursor": { "$ref": "#/event/SessionId" } }))
             .answers(s, 200, "A page of them.", &list)
@@ -382,7 +382,8 @@ fn copies(s: &mut Schemas) -> Vec<Operation> {
             .with_header(201, "Location", "Where the session is.")
             .leads_to(201, &IN_SESSION, &["getSession", "listMessages", "followSession"])
             .refuses(&["wrong_content_type", "bad_archive", "archive_too_large", "session_exists", "turn_running"])
-            .refuses(&["too_many_imports", "body_timeout", "keys_full", "session_purged", "disk_refused", "shutting_down"]),
+            .refuses(&["too_many_imports", "body_timeout", "keys_full", "session_purged", "session_damaged"])
+            .refuses(&["disk_refused", "shutting_down"]),
     ]
 }
 

@@ -21,7 +21,7 @@ use crate::{
     disk::Look,
     file::{
         folder::{Folder, is_missing},
-        listing, trash,
+        keys, listing, trash,
     },
     name::TEMPORARY,
 };
@@ -87,8 +87,17 @@ pub(super) fn plan(folder: &Folder, options: &GcOptions, progress: Progress<'_>)
 }
 
 /// Does what was planned; tells what was really done.
-pub(super) fn carry_out(folder: &Folder, plan: Gc) -> Gc {
+pub(super) fn carry_out(folder: &Folder, plan: Gc, now: Timestamp) -> Gc {
     let mut done = Gc { problems: plan.problems, ..Gc::default() };
+    // Before the first of them goes: the keys that made them must not make them again.
+    let purged = plan.removed.iter().filter_map(|removed| match removed.way {
+        Way::Purge(session) => Some(session),
+        Way::Delete => None,
+    });
+    if let Err(error) = keys::note_purged(folder, &purged.collect::<Vec<_>>(), now) {
+        done.problems.push(error.to_string());
+        return done;
+    }
     for removed in plan.removed {
         let path = folder.layout.root().join(&removed.path);
         let carried = match removed.way {

@@ -70,37 +70,58 @@ pub(super) fn is_record(content: &[u8]) -> bool {
     !seal::check(content).is_bad() && serde_json::from_slice::<serde::de::IgnoredAny>(content).is_ok()
 }
 
-/// The lines of the keys with every damaged one mended where one bit does it; and how many were mended and are lost.
-pub(super) fn mend_keys(content: &[u8]) -> (Vec<u8>, u64, u64) {
-    let (mut out, mut mended, mut lost) = (Vec::new(), 0, 0);
+/// A part of the keys, with its line end but perhaps the last.
+pub(in crate::file) enum Piece<'a> {
+    Good(&'a [u8]),
+    /// What stood there once, in whole lines: one bit had changed.
+    Mended(Vec<u8>),
+    Lost(&'a [u8]),
+}
+
+/// The keys piece by piece, every damaged one mended where one bit does it.
+pub(in crate::file) fn key_pieces(content: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = content;
-    while !rest.is_empty() {
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
         let end = position_of_line_end(rest).map_or(rest.len(), |at| at + 1);
         let (piece, after) = rest.split_at(end);
         if piece.strip_suffix(b"\n").is_some_and(is_key) {
-            out.extend_from_slice(piece);
             rest = after;
-            continue;
+            return Some(Piece::Good(piece));
         }
-        match mend_key(piece, after) {
-            Some((lines, used)) => {
+        let mended = mend_key(piece, after);
+        rest = &rest[mended.as_ref().map_or(end, |(_, used)| *used)..];
+        Some(mended.map_or(Piece::Lost(piece), |(lines, _)| Piece::Mended(lines)))
+    })
+}
+
+/// The lines of the keys that are good or can be mended; and how many were mended and are lost.
+pub(super) fn mend_keys(content: &[u8]) -> (Vec<u8>, u64, u64) {
+    let (mut out, mut mended, mut lost) = (Vec::new(), 0, 0);
+    for piece in key_pieces(content) {
+        match piece {
+            Piece::Good(line) => out.extend_from_slice(line),
+            Piece::Mended(lines) => {
                 out.extend_from_slice(&lines);
                 mended += 1;
-                rest = &rest[used..];
             }
-            None => {
-                lost += 1;
-                rest = after;
-            }
+            Piece::Lost(_) => lost += 1,
         }
     }
     (out, mended, lost)
 }
 
+/// One line of the keys without its end, mended by one bit.
+pub(in crate::file) fn mend_key_line(line: &[u8]) -> Option<Vec<u8>> {
+    mend_sealed(line).filter(|line| is_sealed_key(line))
+}
+
 /// Mends the first of some lines by one bit; gives whole lines and how many bytes they stand for.
 fn mend_key(piece: &[u8], after: &[u8]) -> Option<(Vec<u8>, usize)> {
     let line = piece.strip_suffix(b"\n").unwrap_or(piece);
-    if let Some(line) = mend_sealed(line).filter(|line| is_sealed_key(line)) {
+    if let Some(line) = mend_key_line(line) {
         return Some(([&line[..], b"\n"].concat(), piece.len()));
     }
     // A line end that became another byte: two lines in one, or the last line of the file.

@@ -21,12 +21,9 @@ use crate::{
     disk::Look,
     file::{
         folder::{Folder, Keep, is_missing},
-        listing, lock,
+        keys, listing, lock,
     },
 };
-
-/// Files kept aside under one name; more repairs than this are not repairs any more.
-const ASIDE_MAX: u32 = 10_000;
 
 const MENDED: &str = "mended: one bit had changed";
 
@@ -127,8 +124,8 @@ impl Mender<'_> {
         self.keys()?;
         for session in rows::lost(self.folder)? {
             let what = "the whole session is gone: taken out of the listing".to_owned();
-            let forget = |folder: &Folder| listing::forget(folder, session).map_err(io::Error::other);
-            self.act(&layout.session(session), Some(session), what, forget)?;
+            let now = self.now;
+            self.act(&layout.session(session), Some(session), what, |folder| let_go(folder, session, now))?;
         }
         let rows = line_files::look(self.folder, &layout.index(), &line_files::is_row, Duration::ZERO)?;
         if rows.is_some_and(|rows| self.logs_changed || rows.bad.is_some() || rows.torn > 0) {
@@ -147,7 +144,7 @@ impl Mender<'_> {
     /// Puts aside what is no file; the daemon makes a new one.
     fn odd(&mut self, path: &Path, name: &str) -> io::Result<()> {
         self.act(path, None, format!("put aside: {}", examine::ODD), |folder| {
-            let aside = free_name(folder, |n| folder.layout.root().join(format!("damaged-{n}.{name}")))?;
+            let aside = folder.free_name(|n| folder.layout.damaged(name, n))?;
             folder.disk.rename(path, &aside)?;
             folder.disk.sync_dir(folder.layout.root())
         })
@@ -163,7 +160,7 @@ impl Mender<'_> {
         let what =
             format!("{mended} keys were mended and {lost} damaged lines removed; the old file is kept beside it");
         self.act(&path, None, what, |folder| {
-            let aside = free_name(folder, |n| folder.layout.root().join(format!("damaged-{n}.keys.ndjson")))?;
+            let aside = folder.free_name(|n| folder.layout.damaged("keys.ndjson", n))?;
             folder.replace(&aside, &[&content], Keep::Synced)?;
             folder.replace(&path, &[&new], Keep::Synced)
         })
@@ -207,7 +204,7 @@ impl Mender<'_> {
         let caches: Vec<_> = records.map(|file| self.folder.layout.session(id).join(&file.name)).collect();
         self.logs_changed = true;
         self.act(&path, Some(id), told_of(&salvaged), |folder| {
-            let aside = free_name(folder, |n| folder.layout.damaged_log(id, n))?;
+            let aside = folder.free_name(|n| folder.layout.damaged_log(id, n))?;
             folder.replace(&aside, &[&content], Keep::Synced)?;
             for cache in &caches {
                 remove(folder, cache)?;
@@ -340,17 +337,18 @@ fn told_of(salvaged: &Salvaged) -> String {
     what
 }
 
+/// Lets go of a session that is gone as a whole, as if it had been deleted.
+fn let_go(folder: &Folder, session: SessionId, now: Timestamp) -> io::Result<()> {
+    keys::note_purged(folder, &[session], now).map_err(io::Error::other)?;
+    remove(folder, &folder.layout.open_mark(session))?;
+    listing::forget(folder, session).map_err(io::Error::other)
+}
+
 fn remove(folder: &Folder, path: &Path) -> io::Result<()> {
     match folder.disk.remove(path) {
         Err(error) if !is_missing(&error) => Err(error),
         _ => Ok(()),
     }
-}
-
-/// The first name that nothing has yet.
-fn free_name(folder: &Folder, name: impl Fn(u32) -> std::path::PathBuf) -> io::Result<std::path::PathBuf> {
-    let is_free = |path: &std::path::PathBuf| folder.disk.look(path).is_err_and(|error| is_missing(&error));
-    (1..ASIDE_MAX).map(name).find(is_free).ok_or_else(|| io::Error::other("too many files were kept aside"))
 }
 
 /// Makes the folders that a path below a session's folder lies in, and syncs those that hold them.

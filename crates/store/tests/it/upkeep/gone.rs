@@ -18,6 +18,8 @@ async fn a_session_that_only_the_listing_knows_is_damage() {
     write(folder.path()).await;
     let gone = format!("sessions/{}", session(1));
     fs::remove_dir_all(folder.path().join(&gone)).unwrap();
+    let mark = folder.path().join("open").join(session(1).to_string());
+    fs::write(&mark, "").unwrap();
     let found = check(folder.path());
     assert_eq!(told(&found.findings), [(&*gone, LOST, Remedy::Repair)]);
     let planned = upkeep::plan_repair(folder.path(), now(), &mut |_, _| {}).unwrap();
@@ -26,8 +28,12 @@ async fn a_session_that_only_the_listing_knows_is_damage() {
     assert_eq!(done, planned);
     let [action] = &done.actions[..] else { panic!("{done:?}") };
     assert_eq!((&*action.path, &*action.what), (&*gone, "the whole session is gone: taken out of the listing"));
+    assert!(!mark.exists(), "nothing marks it any more");
     assert_eq!(check(folder.path()).findings, []);
-    let listed = open_unsynced(folder.path()).list(None, 9).await.unwrap();
+    let store = open_unsynced(folder.path());
+    let key = store.key_get(CreateKey::PURGED, &session(1).to_string(), now()).await.unwrap();
+    assert_eq!(key, Some(CreateKey::purged(session(1), now())), "its key makes it no more");
+    let listed = store.list(None, 9).await.unwrap();
     assert_eq!(listed.iter().map(|row| row.id).collect::<Vec<_>>(), [session(2)]);
 }
 
