@@ -324,7 +324,9 @@ impl<'a> Follow<'a> {
         self.disk.put_off();
         self.heed_queue(&event).await?;
         let is_ours = event.turn_id.as_deref() == Some(&self.turn);
-        if !is_ours && item.kind != "stream_reset" {
+        // A limit is the session's; whoever waits for it wants to see it raised.
+        let is_raise = item.kind == "budget_raised" && (self.seat.frame, self.output()) == (Frame::Chat, Output::Text);
+        if !is_ours && !is_raise && item.kind != "stream_reset" {
             return Ok(None);
         }
         self.events += u64::from(event.pos.is_none());

@@ -36,6 +36,9 @@ impl Follow<'_> {
         if !limits::tell_waiting(&view, "Queued behind the open turn, which waits at its budget") {
             terminal::tell(&format!("Queued behind the open turn, which is {}.", open.status.replace('_', " for ")));
         }
+        if let Some(lines) = &mut self.seat.lines {
+            lines.after_shown();
+        }
         self.waited(&view.approvals).await
     }
 
