@@ -263,7 +263,7 @@ fn a_session_whose_folder_is_removed_is_told_as_lost() {
     let refused = folder.tenure(&["ask", "more", "--session", &gone, "--json"]).exits(4).error();
     assert_eq!(refused["code"], "unknown_session", "{refused}");
     let told = folder.tenure(&["doctor"]).stdout;
-    assert!(told.contains(&format!("the log of {gone} was removed while it was in use")), "{told}");
+    assert!(told.contains(&format!("the log of {gone} was removed or moved while it was in use")), "{told}");
     folder.tenure(&["ask", "more", "--session", &kept]).exits(0);
     for arguments in [&["store", "check", "--json"][..], &["store", "check", &gone, "--json"]] {
         let found = folder.tenure(arguments).exits(5).json();
