@@ -91,6 +91,8 @@ async fn run(document: &Path, all: bool) {
     command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
     command.env("HOME", &home).env("TENURE_DATA", &data).env_remove("XDG_DATA_HOME").current_dir(folder.workspace());
     let ran = Ran::of(command.arg("-c").arg(&script).stdin(Stdio::null()).output().unwrap());
+    // A document may have stopped the daemon, and a later command of it have started another one.
+    let _ = Command::new(bin.join("tenure")).arg("--data").arg(&data).arg("stop").output();
     assert_eq!(ran.code, Some(0), "{}: {ran:#?}", document.display());
     for part in ran.stdout.split(MARK).skip(1) {
         let (line, output) = part.split_once('\n').unwrap();
