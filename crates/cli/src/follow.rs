@@ -367,9 +367,7 @@ impl<'a> Follow<'a> {
                 None
             }
             // An answer that was cut so that it does not fit its schema is abandoned, and is no whole output.
-            "model_attempt_failed"
-                if data["reason"]["message"].as_str().is_some_and(|why| why.contains("(max_tokens)")) =>
-            {
+            "model_attempt_failed" if data["reason"]["stop_reason"] == "max_tokens" => {
                 self.stop_reason = "max_tokens".into();
                 None
             }

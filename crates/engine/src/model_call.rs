@@ -351,7 +351,8 @@ fn misfit(stop_reason: StopReason, problem: &str, text: &str) -> Fault {
         (said, Some((end, _))) => format!("“{}…”", &said[..end]),
         (said, None) => format!("“{said}”"),
     };
-    Fault::new(FaultKind::SchemaMismatch, format!("{why}: {problem}; the model said {said}"))
+    let why = format!("{why}: {problem}; the model said {said}");
+    Fault { stop_reason: Some(stop_reason), ..Fault::new(FaultKind::SchemaMismatch, why) }
 }
 
 /// The reply as far as it has come.

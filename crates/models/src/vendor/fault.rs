@@ -68,7 +68,7 @@ pub(crate) fn of_status(status: StatusCode, headers: &HeaderMap, body: &[u8], se
         message.extend([" (request ", id, ")"]);
     }
     let retry_after_ms = retry_after(headers).or(told.retry_after_ms);
-    Fault { kind, message, retry_after_ms }
+    Fault { retry_after_ms, ..Fault::new(kind, message) }
 }
 
 /// An answer that is none: success is claimed, but no stream of events follows.
@@ -100,7 +100,7 @@ pub(crate) fn in_stream(error: &Value) -> Fault {
     let told = Told::of(error);
     let kind = told.kind().or_else(|| told.status.map(|status| of_code(status, &told))).unwrap_or(FaultKind::Server);
     let words = if told.words.is_empty() { "the vendor broke the stream off" } else { &told.words };
-    Fault { kind, message: words.to_owned(), retry_after_ms: told.retry_after_ms }
+    Fault { retry_after_ms: told.retry_after_ms, ..Fault::new(kind, words) }
 }
 
 /// A connection that could not be made or broke.

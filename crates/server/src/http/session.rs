@@ -177,10 +177,15 @@ pub(crate) async fn delete(
         return Ok(json(StatusCode::OK, &Ended { status: "purged".into() }));
     }
     let state = app.engine.session(session).await?;
-    match state.life {
-        Life::Open => run(&app, &caller, session, Command::End { reason: body.reason }, key).await,
-        _ => Ok(json(StatusCode::OK, &Ended { status: state.status().into() })),
+    // One that ended under this very key gets its first answer again.
+    if state.life == Life::Open || key.is_some() {
+        match run(&app, &caller, session, Command::End { reason: body.reason }, key).await {
+            Err(refused) if refused.code() == "session_ended" => {}
+            answer => return answer,
+        }
     }
+    let state = app.engine.session(session).await?;
+    Ok(json(StatusCode::OK, &Ended { status: state.status().into() }))
 }
 
 fn set_header(response: &mut Response, name: header::HeaderName, value: String) -> Result<(), Rejection> {

@@ -232,6 +232,19 @@ async fn delete_ends_a_session_once() {
     assert_eq!(types(&events).iter().filter(|kind| **kind == "session_completed").count(), 1);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keyed_delete_gets_its_first_answer_again() {
+    let daemon = Daemon::start().await;
+    let session = daemon.create(json!({})).await;
+    let path = format!("/v1/sessions/{session}");
+    let delete = async |key| daemon.send(daemon.request("DELETE", &path).header("idempotency-key", key)).await;
+    let (first, again) = (delete("k").await, delete("k").await);
+    assert_eq!((first.status, &first.body["status"]), (202, &json!("completed")));
+    assert_eq!((again.status, &again.body), (first.status, &first.body));
+    let other = delete("another").await;
+    assert_eq!((other.status, &other.body["status"]), (200, &json!("completed")));
+}
+
 /// The events of a stream that is read to its end: the cursor and the envelope of each.
 async fn feed(daemon: &Daemon, query: &str) -> Vec<(String, Value)> {
     let request = daemon.request("GET", &format!("/v1/events?follow=false{query}"));

@@ -132,7 +132,7 @@ struct RawError {
 
 impl RawError {
     fn read(self) -> Fault {
-        Fault { kind: self.kind, message: self.message, retry_after_ms: self.retry_after_ms }
+        Fault { retry_after_ms: self.retry_after_ms, ..Fault::new(self.kind, self.message) }
     }
 }
 
