@@ -258,6 +258,9 @@ fn told(event: &Event) -> Option<(Tone, String)> {
         "approval_granted" => (Tone::Good, format!("  {name}: approved ({}){}", text(data, "scope"), reason(data))),
         "approval_denied" => (Tone::Bad, format!("  {name}: denied{}", reason(data))),
         "approval_expired" => (Tone::Bad, format!("  {name}: nobody answered in time")),
+        "review_started" => (Tone::Faint, format!("  {name}: a model looks at the change…")),
+        "review_completed" => reviewed(data),
+        "review_failed" => (Tone::Bad, not_reviewed(data)),
         "model_attempt_failed" => (Tone::Bad, attempt_failed(event)),
         "turn_interrupted" => (Tone::Bad, interrupted(data)),
         "turn_resumed" => (Tone::Good, "The turn goes on.".into()),
@@ -276,6 +279,19 @@ fn told(event: &Event) -> Option<(Tone, String)> {
         "turn_completed" => return verification(data),
         _ => return None,
     })
+}
+
+fn reviewed(data: &Value) -> (Tone, String) {
+    let (name, why) = (text(data, "name"), text(data, "reason"));
+    match text(data, "verdict") {
+        "approve" => (Tone::Good, format!("  {name}: the review approves it: {why}")),
+        _ => (Tone::Bad, format!("  {name}: the review sends it back: {why}")),
+    }
+}
+
+fn not_reviewed(data: &Value) -> String {
+    let again = if data["retry_at"].is_null() { "" } else { "; it is tried again" };
+    format!("The change could not be reviewed: {}{again}", text(&data["reason"], "message"))
 }
 
 fn compaction_started(data: &Value) -> String {

@@ -178,6 +178,15 @@ pub struct ModelOutput {
     pub guessed_tokens: u64,
 }
 
+/// A model's whole answer on a change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Review {
+    pub verdict: Verdict,
+    pub reason: String,
+    pub usage: Usage,
+    pub cost: Option<MicroUsd>,
+}
+
 /// What a reply had shown and used up when it was cut.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Partial {
@@ -235,6 +244,22 @@ pub enum Input {
         turn: TurnId,
         call: CallId,
         intent: Result<Intent, String>,
+        /// What it would change, where that is to be reviewed.
+        diff: Option<String>,
+    },
+    /// What a model says of a change.
+    Reviewed {
+        turn: TurnId,
+        call: CallId,
+        attempt: u32,
+        review: Review,
+    },
+    ReviewFailed {
+        turn: TurnId,
+        call: CallId,
+        attempt: u32,
+        fault: Fault,
+        partial: Partial,
     },
     ToolDone {
         turn: TurnId,

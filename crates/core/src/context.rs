@@ -58,6 +58,8 @@ pub enum Purpose {
     Step,
     /// A summary of what the context is to lose.
     Summary,
+    /// Whether a change is good.
+    Review,
 }
 
 /// The conversation so far, extended event by event.
@@ -191,6 +193,9 @@ impl Transcript {
             | Body::ApprovalGranted(_)
             | Body::ApprovalDenied(_)
             | Body::ApprovalExpired(_)
+            | Body::ReviewStarted(_)
+            | Body::ReviewCompleted(_)
+            | Body::ReviewFailed(_)
             | Body::BudgetReached(_)
             | Body::BudgetRaised(_)
             | Body::ChildStarted(_)

@@ -5,14 +5,14 @@ use serde_json::value::RawValue;
 
 use crate::{
     budget::{Breach, Budgets, Spent},
-    command::{KeyUse, digest_of},
+    command::{KeyUse, Verdict, digest_of},
     ids::{CallId, MessageId, SessionId, TurnId},
     message::{Attachment, Delivery, MessageRef, Part, Role},
     model::{Fault, MicroUsd, StopReason, Thinking, Usage, is_zero},
     policy::{Policy, Scope},
     session::Settings,
     time::Timestamp,
-    tool::{CallClass, Intent, Outcome, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan},
+    tool::{CallClass, Intent, Outcome, Proposed, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan},
 };
 
 /// Who caused an event.
@@ -219,6 +219,9 @@ bodies! {
     ApprovalGranted "approval_granted",
     ApprovalDenied "approval_denied",
     ApprovalExpired "approval_expired",
+    ReviewStarted "review_started",
+    ReviewCompleted "review_completed",
+    ReviewFailed "review_failed",
     BudgetReached "budget_reached",
     BudgetRaised "budget_raised",
     ChildStarted "child_started",
@@ -426,6 +429,8 @@ data! {
         #[serde(default, skip_serializing_if = "String::is_empty")] subject: String,
         origin: CallOrigin,
         #[serde(default, skip_serializing_if = "Option::is_none")] expires_at: Option<Timestamp>,
+        /// What it would change, where changes are reviewed.
+        #[serde(default, skip_serializing_if = "Option::is_none")] proposed: Option<Proposed>,
     }
     /// A call may run.
     ApprovalGranted {
@@ -443,6 +448,30 @@ data! {
     }
     /// Nobody answered in time, which counts as a no.
     ApprovalExpired { tool_call_id: CallId, name: String, }
+    /// A model is asked whether a change is good.
+    ReviewStarted { tool_call_id: CallId, name: String, model: String, proposed: Proposed, }
+    /// It approves the change, or sends it back with a reason.
+    ReviewCompleted {
+        tool_call_id: CallId,
+        name: String,
+        verdict: Verdict,
+        reason: String,
+        model: String,
+        usage: Usage,
+        cost_micro_usd: Option<MicroUsd>,
+    }
+    /// An attempt at a review that did not come to its end. Where no other follows, a person is asked.
+    ReviewFailed {
+        tool_call_id: CallId,
+        name: String,
+        attempt: u32,
+        reason: Fault,
+        usage: Usage,
+        cost_micro_usd: Option<MicroUsd>,
+        /// Whether some of a reply had come and was not counted: that costs something, and nobody knows what.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] begun: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")] retry_at: Option<Timestamp>,
+    }
 
     /// The turn met a limit and waits for a higher one.
     BudgetReached { reached: Breach, }

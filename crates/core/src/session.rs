@@ -333,6 +333,27 @@ pub struct Call {
     pub state: CallState,
     /// Times it was started.
     pub runs: u32,
+    #[serde(default, skip_serializing_if = "Review::is_none")]
+    pub review: Review,
+}
+
+/// How far the review of a call's change has come.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Review {
+    /// Nobody has been shown what it would change.
+    #[default]
+    None,
+    /// Whoever was asked was shown the change with this digest. Their yes is for that one alone.
+    Shown { digest: String },
+    /// The model that should look at it could not: a person is asked.
+    GivenUp,
+}
+
+impl Review {
+    fn is_none(&self) -> bool {
+        *self == Review::None
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -344,7 +365,12 @@ pub enum CallState {
     Waiting {
         expires_at: Option<Timestamp>,
     },
-    /// A person said yes.
+    /// A model looks at what it would change, which the event with this number tells.
+    Reviewing {
+        seq: u64,
+        attempts: Attempts,
+    },
+    /// A person or a reviewing model said yes.
     Cleared,
     /// Its intent is recorded.
     Started {
@@ -425,6 +451,11 @@ impl Turn {
 }
 
 impl Call {
+    /// As it enters its turn.
+    pub(crate) fn asked(call: ToolCall, origin: CallOrigin) -> Self {
+        Self { call, origin, state: CallState::Asked, runs: 0, review: Review::None }
+    }
+
     pub fn is_done(&self) -> bool {
         matches!(self.state, CallState::Done { .. })
     }
@@ -432,9 +463,22 @@ impl Call {
     pub fn is_running(&self) -> bool {
         matches!(self.state, CallState::Started { .. })
     }
+
+    /// The attempts at a review that is under way.
+    pub fn reviewing(&self) -> Option<&Attempts> {
+        match &self.state {
+            CallState::Reviewing { attempts, .. } => Some(attempts),
+            _ => None,
+        }
+    }
 }
 
 impl Session {
+    /// Whether a command of this endpoint was taken under this key.
+    pub fn knows_key(&self, endpoint: &str, key: &str) -> bool {
+        self.keys.contains_key(&key_name(endpoint, key))
+    }
+
     /// What all its turns have used, the open one included.
     pub fn spent(&self) -> Spent {
         let mut spent = self.total;

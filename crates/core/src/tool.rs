@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ids::CallId, message::Part};
+use crate::{command::digest_of, ids::CallId, message::Part};
 
 /// What a tool may do to the world. Only `read` calls may ever be run twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -102,6 +102,22 @@ impl Intent {
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
+
+    /// A digest of what it does to which files as they are now.
+    pub fn digest(&self) -> String {
+        let files = self.files.iter().map(|file| (&file.path, &file.before, &file.after));
+        digest_of(&files.collect::<Vec<_>>())
+    }
+}
+
+/// What a write call would change, for whoever looks at it before it does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Proposed {
+    /// Unified diffs; long ones are cut, and say so.
+    pub diff: String,
+    /// Of the intent: an answer holds for this change alone.
+    pub digest: String,
 }
 
 /// How a call with a recorded intent and no recorded outcome is classed after a crash.

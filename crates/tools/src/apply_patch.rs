@@ -48,6 +48,10 @@ impl Tool for ApplyPatch {
         change::prepare(context, input, plan).await
     }
 
+    async fn preview(&self, context: &CallContext, input: &Value, intent: &Intent) -> Result<String, String> {
+        change::preview(context, input, intent, plan).await
+    }
+
     async fn invoke(&self, context: &CallContext, input: &Value, intent: &Intent) -> Invoked {
         change::invoke(context, input, intent, plan, Summary::CountsOnly).await
     }

@@ -16,6 +16,8 @@ use crate::{
 
 /// What the model is shown of a diff.
 const DIFF_BYTES_MAX: usize = 4 * 1024;
+/// What a reviewer is shown of a change.
+const REVIEWED_BYTES_MAX: usize = 64 * 1024;
 /// Longer files are not compared line by line: that takes too long.
 const DIFFED_BYTES_MAX: usize = 64 * 1024;
 
@@ -54,6 +56,27 @@ pub(crate) async fn prepare(context: &CallContext, input: &Value, plan: Plan) ->
         files.push(file);
     }
     Ok(Intent { files })
+}
+
+/// The change that an intent stands for, for whoever reviews it.
+pub(crate) async fn preview(
+    context: &CallContext,
+    input: &Value,
+    intent: &Intent,
+    plan: Plan,
+) -> Result<String, String> {
+    let changes = compute(context, input, plan).await?;
+    matches_intent(&changes, intent)?;
+    let mut text = String::new();
+    for change in changes.iter().filter(|change| !change.is_idle()) {
+        text.push_str(&change.diff());
+        if text.len() > REVIEWED_BYTES_MAX {
+            text.truncate(text.floor_char_boundary(REVIEWED_BYTES_MAX));
+            text.push_str("\n[the rest is left out: the change is too long to be shown whole]\n");
+            break;
+        }
+    }
+    Ok(text)
 }
 
 /// Carries the intent out, if the files still are what it says.
@@ -219,6 +242,25 @@ impl Change {
     /// Whether the file has this content already.
     fn is_idle(&self) -> bool {
         self.before.as_ref().map(|found| &found.bytes) == self.after.as_ref()
+    }
+
+    /// The change of this file as a unified diff; of what is no text or too long only that it changes.
+    fn diff(&self) -> String {
+        let bytes = |side: Option<&[u8]>| side.unwrap_or_default().len();
+        let (before, after) = (self.before.as_ref().map(|found| &found.bytes[..]), self.after.as_deref());
+        let [old, new] = [before, after].map(|side| std::str::from_utf8(side.unwrap_or_default()));
+        let name = |side: Option<&[u8]>, prefix: &str| match side {
+            Some(_) => format!("{prefix}/{}", self.path),
+            None => "/dev/null".to_owned(),
+        };
+        let head = format!("--- {}\n+++ {}\n", name(before, "a"), name(after, "b"));
+        match (old, new) {
+            (Ok(old), Ok(new)) if old.len().max(new.len()) <= DIFFED_BYTES_MAX => {
+                let text = diffy::create_patch(old, new).to_string();
+                head + text.find("@@ ").map_or("", |at| &text[at..])
+            }
+            _ => format!("{head}[{} bytes become {} bytes; they are not shown]\n", bytes(before), bytes(after)),
+        }
     }
 
     fn verb(&self) -> &'static str {

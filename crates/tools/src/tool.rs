@@ -80,6 +80,13 @@ pub trait Tool: Send + Sync + 'static {
         Ok(Intent::default())
     }
 
+    /// For `write` tools: the change that an intent stands for, as unified diffs for whoever reviews it. An error says
+    /// that the files are no longer what the intent says.
+    async fn preview(&self, context: &CallContext, input: &Value, intent: &Intent) -> Result<String, String> {
+        let _ = (context, input, intent);
+        Ok(String::new())
+    }
+
     async fn invoke(&self, context: &CallContext, input: &Value, intent: &Intent) -> Invoked;
 }
 

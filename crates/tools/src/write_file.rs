@@ -41,6 +41,10 @@ impl Tool for WriteFile {
         change::prepare(context, input, plan).await
     }
 
+    async fn preview(&self, context: &CallContext, input: &Value, intent: &Intent) -> Result<String, String> {
+        change::preview(context, input, intent, plan).await
+    }
+
     async fn invoke(&self, context: &CallContext, input: &Value, intent: &Intent) -> Invoked {
         change::invoke(context, input, intent, plan, Summary::WithDiff).await
     }

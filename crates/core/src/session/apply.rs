@@ -7,8 +7,8 @@ use crate::{
     command::{KeyUse, Verdict},
     event::{
         ApprovalRequested, Body, CallOrigin, CompactionFailed, CompactionStarted, Event, MessageAdded,
-        ModelAttemptFailed, ModelOutputCompleted, SessionCreated, SessionForked, ToolCallCompleted, ToolCallStarted,
-        TurnInterrupted, TurnStarted, Verification,
+        ModelAttemptFailed, ModelOutputCompleted, ReviewFailed, SessionCreated, SessionForked, ToolCallCompleted,
+        ToolCallStarted, TurnInterrupted, TurnStarted, Verification,
     },
     ids::{CallId, TurnId},
     message::{Delivery, MessageRef},
@@ -16,7 +16,7 @@ use crate::{
     policy::{Policy, Scope},
     session::{
         ANSWERED_MAX, Answered, Attempts, Call, CallState, Compaction, GRANTS_MAX, KEY_KEPT_MS, KeyRecord, LastOutput,
-        Life, Lost, Origin, Phase, QueuedTurn, SETTLED_MAX, Seed, Session, Settings, SettledTurn, Stop, Turn,
+        Life, Lost, Origin, Phase, QueuedTurn, Review, SETTLED_MAX, Seed, Session, Settings, SettledTurn, Stop, Turn,
         TurnStatus, key_name,
     },
     time::Timestamp,
@@ -153,6 +153,19 @@ impl Session {
             }
             Body::ApprovalDenied(denied) => self.deny(denied.tool_call_id, denied.scope, seq),
             Body::ApprovalExpired(expired) => self.deny(expired.tool_call_id, Scope::Once, seq),
+            Body::ReviewStarted(started) => self.with_call(started.tool_call_id, |call| {
+                call.state = CallState::Reviewing { seq, attempts: Attempts::default() };
+                call.review = Review::Shown { digest: started.proposed.digest.clone() };
+            }),
+            Body::ReviewCompleted(done) => {
+                self.spent_now().pay_whole(&done.usage, done.cost_micro_usd);
+                self.with_call(done.tool_call_id, |call| call.state = CallState::Cleared);
+            }
+            Body::ReviewFailed(failed) => {
+                let begun = failed.begun || failed.reason.kind.follows_a_beginning();
+                self.spent_now().pay_failed(&failed.usage, failed.cost_micro_usd, begun);
+                self.with_call(failed.tool_call_id, |call| call.fail_review(failed, at));
+            }
             Body::BudgetReached(reached) => {
                 let attended = self.policy.approval.attended;
                 self.with_turn(|turn| {
@@ -204,8 +217,9 @@ impl Session {
         self.with_turn(|turn| {
             turn.spent = Spent::default();
             for call in &mut turn.calls {
-                if matches!(call.state, CallState::Waiting { .. } | CallState::Cleared) {
+                if matches!(call.state, CallState::Waiting { .. } | CallState::Reviewing { .. } | CallState::Cleared) {
                     call.state = CallState::Asked;
+                    call.review = Review::None;
                 }
             }
         });
@@ -399,6 +413,7 @@ fn is_cut(body: &Body) -> bool {
         Body::TurnInterrupted(_) => true,
         Body::ModelAttemptFailed(failed) => failed.reason.kind == FaultKind::Interrupted,
         Body::CompactionFailed(failed) => failed.reason.kind == FaultKind::Interrupted,
+        Body::ReviewFailed(failed) => failed.reason.kind == FaultKind::Interrupted,
         _ => false,
     }
 }
@@ -454,6 +469,19 @@ impl Settings {
     }
 }
 
+impl Call {
+    fn fail_review(&mut self, failed: &ReviewFailed, at: Timestamp) {
+        let CallState::Reviewing { attempts, .. } = &mut self.state else { return };
+        attempts.made = failed.attempt;
+        attempts.count(&failed.reason, failed.retry_at, at);
+        if failed.is_given_up() {
+            // It is prepared once more, and shown to a person.
+            self.state = CallState::Cleared;
+            self.review = Review::GivenUp;
+        }
+    }
+}
+
 impl Turn {
     fn with_call(&mut self, id: CallId, change: impl FnOnce(&mut Call)) {
         if let Some(call) = self.calls.iter_mut().find(|call| call.call.id == id) {
@@ -471,9 +499,7 @@ impl Turn {
         self.spent.pay_whole(&output.usage, output.cost_micro_usd);
         let is_final = output.tool_calls.is_empty();
         self.last_output = Some(LastOutput { message_id: output.message_id, seq, is_final });
-        let asked =
-            |call: &ToolCall| Call { call: call.clone(), origin: CallOrigin::Model, state: CallState::Asked, runs: 0 };
-        self.calls = output.tool_calls.iter().map(asked).collect();
+        self.calls = output.tool_calls.iter().map(|call| Call::asked(call.clone(), CallOrigin::Model)).collect();
     }
 
     fn take_failure(&mut self, failed: &ModelAttemptFailed, at: Timestamp) {
@@ -489,7 +515,7 @@ impl Turn {
     /// The policy's own call enters with its first event; the model's calls are there already.
     fn know_call(&mut self, call: ToolCall, origin: CallOrigin) {
         if origin == CallOrigin::VerifyPolicy && self.call(call.id).is_none() {
-            self.calls.push(Call { call, origin, state: CallState::Asked, runs: 0 });
+            self.calls.push(Call::asked(call, origin));
             // A new verification is judged by its own end, not by an earlier one's.
             self.verification = Verification::NotNeeded;
         }
@@ -507,7 +533,12 @@ impl Turn {
             problem: None,
         };
         self.know_call(call, request.origin);
-        self.with_call(request.tool_call_id, |call| call.state = CallState::Waiting { expires_at: request.expires_at });
+        self.with_call(request.tool_call_id, |call| {
+            call.state = CallState::Waiting { expires_at: request.expires_at };
+            if let Some(proposed) = &request.proposed {
+                call.review = Review::Shown { digest: proposed.digest.clone() };
+            }
+        });
     }
 
     fn start_call(&mut self, started: &ToolCallStarted) {

@@ -6,7 +6,7 @@ use crate::{
     command::{Answer, Command, Input, KeyUse, Refusal},
     event::{Actor, Body, ContextSeeded, Event, SessionCreated, SessionExpired, SessionUpdated},
     ids::{SessionId, TurnId},
-    policy::{PatchReview, Policy},
+    policy::Policy,
     session::{KEY_KEPT_MS, Life, Session, key_name},
     time::Moment,
 };
@@ -17,6 +17,7 @@ mod damaged;
 mod flow;
 mod fork;
 mod recover;
+mod review;
 mod work;
 
 use work::Gone;
@@ -49,14 +50,7 @@ fn check_policy(policy: &Policy) -> Result<(), Refusal> {
             "leave compaction out for 80 and 95",
         ));
     }
-    match policy.patch_review {
-        PatchReview::Off => Ok(()),
-        PatchReview::Request | PatchReview::Auto => Err(Refusal::new(
-            "unsupported_policy",
-            "patch_review can only be 'off' in this version",
-            "leave patch_review out",
-        )),
-    }
+    Ok(())
 }
 
 impl Session {
@@ -72,7 +66,11 @@ impl Session {
             Input::ModelFailed { turn, step, attempt, fault, partial } => {
                 self.model_failed((turn, step, attempt), fault, partial, moment)
             }
-            Input::ToolPrepared { turn, call, intent } => self.tool_prepared(turn, call, intent, moment),
+            Input::ToolPrepared { turn, call, intent, diff } => self.tool_prepared(turn, call, intent, diff, moment),
+            Input::Reviewed { turn, call, attempt, review } => self.reviewed((turn, call, attempt), review, moment),
+            Input::ReviewFailed { turn, call, attempt, fault, partial } => {
+                self.review_failed((turn, call, attempt), fault, partial, moment)
+            }
             Input::ToolDone { turn, call, run, outcome, result, duration_ms } => {
                 self.tool_done((turn, call, run), outcome, result, duration_ms, moment)
             }

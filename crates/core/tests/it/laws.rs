@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_core::{
+    command::Verdict,
     context::{ChatMessage, Voice},
-    event::{Body, CallOrigin, Event},
+    event::{Body, CallOrigin, Event, ToolCallStarted},
     ids::{CallId, MessageId, TurnId},
-    policy::{RuleAction, Scope},
+    policy::{PatchReview, RuleAction, Scope},
     session::{CallState, Effect, Life, Phase, Session},
     tool::{CallClass, Outcome, ToolCall, ToolKind, VerifySource},
 };
@@ -27,6 +28,10 @@ struct Seen {
     done: bool,
     answers: u32,
     granted: bool,
+    /// The change that somebody looked at and said yes to.
+    reviewed: Option<String>,
+    /// The model that should look at it could not.
+    given_up: bool,
     /// Its place among all calls of the log.
     place: usize,
 }
@@ -111,8 +116,31 @@ impl Laws {
                     self.asked(call, event.turn_id.unwrap());
                 }
             }
-            Body::ApprovalRequested(request) if request.origin == CallOrigin::VerifyPolicy => {
-                self.policy_call(request.tool_call_id, &request.name, &request.subject);
+            Body::ApprovalRequested(request) => {
+                if request.origin == CallOrigin::VerifyPolicy {
+                    self.policy_call(request.tool_call_id, &request.name, &request.subject);
+                }
+                let call = self.calls.get_mut(&request.tool_call_id).expect("a known call");
+                assert_eq!(call.answers, 0, "nobody is asked twice for a call");
+                call.reviewed = request.proposed.as_ref().map(|proposed| proposed.digest.clone());
+            }
+            Body::ReviewStarted(started) => {
+                let call = self.calls.get_mut(&started.tool_call_id).expect("a known call");
+                assert!(!call.done && call.kind == ToolKind::Write, "what is reviewed is a change to come");
+                call.reviewed = Some(started.proposed.digest.clone());
+            }
+            Body::ReviewCompleted(done) => {
+                let call = self.calls.get_mut(&done.tool_call_id).expect("a known call");
+                if done.verdict == Verdict::Deny {
+                    call.reviewed = None;
+                }
+            }
+            Body::ReviewFailed(failed) => {
+                let call = self.calls.get_mut(&failed.tool_call_id).expect("a known call");
+                if failed.is_given_up() {
+                    call.reviewed = None;
+                    call.given_up = true;
+                }
             }
             Body::ApprovalGranted(granted) => {
                 let call = self.calls.get_mut(&granted.tool_call_id).expect("a known call");
@@ -143,6 +171,7 @@ impl Laws {
                     self.policy_call(started.tool_call_id, &started.name, &lines.join("\n"));
                 }
                 self.started(started.tool_call_id, started.run);
+                self.was_reviewed(started);
             }
             Body::ToolCallCompleted(done) => {
                 let call = self.calls.get_mut(&done.tool_call_id).expect("a known call");
@@ -182,7 +211,6 @@ impl Laws {
             | Body::CancelRequested(_)
             | Body::ContextSeeded(_)
             | Body::ModelAttemptFailed(_)
-            | Body::ApprovalRequested(_)
             | Body::BudgetRaised(_)
             | Body::ChildStarted(_)
             | Body::ChildWaiting(_)
@@ -214,6 +242,8 @@ impl Laws {
             done: false,
             answers: 0,
             granted: false,
+            reviewed: None,
+            given_up: false,
             place: self.calls.len(),
         };
         self.calls.insert(call.id, seen);
@@ -240,6 +270,16 @@ impl Laws {
         let call = self.calls.get_mut(&id).expect("a known call");
         call.answers += 1;
         assert_eq!(call.answers, 1, "an approval is answered once");
+    }
+
+    fn was_reviewed(&self, started: &ToolCallStarted) {
+        let call = &self.calls[&started.tool_call_id];
+        if call.kind == ToolKind::Write && self.state.policy.patch_review != PatchReview::Off && started.run == 1 {
+            let seen = call.reviewed == Some(started.intent.digest())
+                || (call.given_up || call.reviewed.is_none()) && call.granted;
+            let lasting = self.lasting.contains(&(call.name.clone(), call.subject.clone()));
+            assert!(seen || lasting, "a change is made once somebody has looked at this very one");
+        }
     }
 
     fn started(&mut self, id: CallId, run: u32) {

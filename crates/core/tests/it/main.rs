@@ -19,6 +19,7 @@ mod recover;
 mod resume;
 mod retry_backoff;
 mod retry_turn;
+mod review;
 mod show;
 mod steps;
 mod turns;

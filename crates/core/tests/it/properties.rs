@@ -3,13 +3,13 @@
 use proptest::prelude::*;
 use tenure_core::{
     budget::Budgets,
-    command::{Command, Input, ModelOutput, Partial, Update, Verdict},
+    command::{Command, Input, ModelOutput, Partial, Review, Update, Verdict},
     context::ChatMessage,
     event::{Actor, ContextCompacted, ContextSeeded, SeedFile, SeedSource, SessionCreated},
     ids::CallId,
     message::{Delivery, Part, Role},
     model::{Fault, FaultKind, StopReason, Usage},
-    policy::{Policy, Resume, Rule, RuleAction, Scope},
+    policy::{PatchReview, Policy, Resume, Rule, RuleAction, Scope},
     session::{CallState, Effect, Life, Phase},
     tool::{CallClass, Intent, Outcome, ToolCall, ToolKind, ToolResult, VerifyPlan, VerifySource},
 };
@@ -95,8 +95,11 @@ fn policy() -> impl Strategy<Value = Policy> {
         proptest::sample::subsequence(vec![ToolKind::Read, ToolKind::Write, ToolKind::Exec, ToolKind::Network], 0..=3);
     let verify = (any::<bool>(), proptest::option::of(0..3usize), 0..3u32);
     let recovery = prop_oneof![Just(Resume::Ask), Just(Resume::Safe), Just(Resume::Always)];
-    (proptest::collection::vec(rule, 0..2), kinds, prop::bool::weighted(0.8), any::<bool>(), verify, recovery).prop_map(
-        |(rules, kinds, attended, expires, (auto_verify, commands, max_attempts), resume)| {
+    let review =
+        prop_oneof![2 => Just(PatchReview::Off), 1 => Just(PatchReview::Request), 1 => Just(PatchReview::Auto)];
+    let approval = (proptest::collection::vec(rule, 0..2), kinds, prop::bool::weighted(0.8), any::<bool>());
+    (approval, verify, recovery, review).prop_map(
+        |((rules, kinds, attended, expires), (auto_verify, commands, max_attempts), resume, review)| {
             let mut policy = Policy::default();
             policy.approval.rules = rules;
             policy.approval.require_for_kinds = kinds;
@@ -106,6 +109,7 @@ fn policy() -> impl Strategy<Value = Policy> {
             policy.verify.commands = commands.map(|count| vec!["make".into(); count]);
             policy.verify.max_attempts = max_attempts;
             policy.recovery.resume = resume;
+            policy.patch_review = review;
             policy
         },
     )
@@ -322,7 +326,25 @@ impl Play {
             }
             Effect::PrepareTool { turn, call } => {
                 let intent = if how.is_multiple_of(4) { Err("cannot".into()) } else { Ok(Intent::default()) };
-                Input::ToolPrepared { turn, call, intent }
+                Input::ToolPrepared { turn, call, intent, diff: Some("+x".into()) }
+            }
+            Effect::ReviewChange { turn, call, attempt, not_before } => {
+                self.world.now_ms = self.world.now_ms.max(not_before.map_or(0, |at| at.ms()));
+                let usage = Usage { input_tokens: 3, ..Default::default() };
+                match FAULTS.get(usize::from(how)) {
+                    Some(kind) => Input::ReviewFailed {
+                        turn,
+                        call,
+                        attempt,
+                        fault: Fault::new(*kind, "failed"),
+                        partial: Partial { usage, ..Partial::default() },
+                    },
+                    None => {
+                        let verdict = if how.is_multiple_of(2) { Verdict::Approve } else { Verdict::Deny };
+                        let review = Review { verdict, reason: "so".into(), usage, cost: Some(1) };
+                        Input::Reviewed { turn, call, attempt, review }
+                    }
+                }
             }
             Effect::RunTool { turn, call, run } => {
                 let result = if how.is_multiple_of(3) { ToolResult::failed("no") } else { ToolResult::ok("yes") };
@@ -432,6 +454,7 @@ impl Play {
                 turn: tenure_core::ids::TurnId::new(turn.ulid().increment().unwrap()),
                 call,
                 intent: Ok(Intent::default()),
+                diff: None,
             },
             _ => Input::Woke { call: call_id("none") },
         };

@@ -123,6 +123,12 @@ impl World {
                 format!("{} {}{}", call_name(data.tool_call_id), word(&data.scope), by_policy(event))
             }
             Body::ApprovalExpired(data) => call_name(data.tool_call_id),
+            Body::ReviewStarted(data) => call_name(data.tool_call_id),
+            Body::ReviewCompleted(data) => format!("{} {}", call_name(data.tool_call_id), word(&data.verdict)),
+            Body::ReviewFailed(data) => {
+                let retry = data.retry_at.map_or(String::new(), |at| format!(" retry {}", after(event.ts, at)));
+                format!("{}.{} {}{retry}", call_name(data.tool_call_id), data.attempt, word(&data.reason.kind))
+            }
             Body::BudgetReached(data) => show_breach(&data.reached),
             Body::BudgetRaised(_) => String::new(),
             Body::ChildStarted(_) | Body::ChildWaiting(_) | Body::ChildSettled(_) => String::new(),
@@ -141,6 +147,10 @@ impl World {
                 format!("Compact {attempt}{wait}")
             }
             Effect::PrepareTool { call, .. } => format!("PrepareTool {}", call_name(*call)),
+            Effect::ReviewChange { call, attempt, not_before, .. } => {
+                let wait = not_before.map_or(String::new(), |at| format!(" {}", after(self.now(), at)));
+                format!("ReviewChange {}.{attempt}{wait}", call_name(*call))
+            }
             Effect::RunTool { call, run, .. } => format!("RunTool {} run {run}", call_name(*call)),
             Effect::TimeUp { at, .. } => format!("TimeUp {}", after(self.now(), *at)),
             Effect::Wake { call, at } => format!("Wake {} {}", call_name(*call), after(self.now(), *at)),

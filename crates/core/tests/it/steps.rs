@@ -3,7 +3,7 @@
 use serde_json::json;
 use tenure_core::{
     budget::Budgets,
-    command::{Command, Input, ModelOutput, Partial, Update, Verdict},
+    command::{Command, Input, ModelOutput, Partial, Review, Update, Verdict},
     context::{ChatMessage, Entry},
     event::{Actor, CompactTrigger, ContextCompacted, ContextSeeded, SeedFile, SeedSource},
     message::{Delivery, Part, Role},
@@ -192,7 +192,16 @@ pub fn intent() -> Intent {
 }
 
 pub fn prepared(name: &'static str) -> Step {
-    tell(move |world| Input::ToolPrepared { turn: world.open_turn(), call: world.call(name), intent: Ok(intent()) })
+    prepared_as(name, intent())
+}
+
+pub fn prepared_as(name: &'static str, intent: Intent) -> Step {
+    tell(move |world| Input::ToolPrepared {
+        turn: world.open_turn(),
+        call: world.call(name),
+        intent: Ok(intent.clone()),
+        diff: Some("+x".into()),
+    })
 }
 
 pub fn unprepared(name: &'static str) -> Step {
@@ -200,6 +209,27 @@ pub fn unprepared(name: &'static str) -> Step {
         turn: world.open_turn(),
         call: world.call(name),
         intent: Err("the file changed".into()),
+        diff: None,
+    })
+}
+
+/// A model looked at the change of this call.
+pub fn reviewed(name: &'static str, verdict: Verdict) -> Step {
+    tell(move |world| {
+        let usage = Usage { input_tokens: 3, ..Usage::default() };
+        let review = Review { verdict, reason: "so it is".into(), usage, cost: Some(4) };
+        Input::Reviewed { turn: world.open_turn(), call: world.call(name), attempt: world.review_attempt(name), review }
+    })
+}
+
+/// The model that was to look at it failed.
+pub fn review_fails(name: &'static str, kind: FaultKind) -> Step {
+    tell(move |world| Input::ReviewFailed {
+        turn: world.open_turn(),
+        call: world.call(name),
+        attempt: world.review_attempt(name),
+        fault: Fault::new(kind, "no"),
+        partial: Partial::default(),
     })
 }
 

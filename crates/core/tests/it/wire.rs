@@ -75,7 +75,18 @@ fn sample(wire_type: &str) -> Value {
         }),
         "approval_requested" => json!({
             "tool_call_id": call, "name": "shell", "kind": "exec", "input": {"command": "ls"}, "subject": "ls",
-            "origin": "model", "expires_at": time,
+            "origin": "model", "expires_at": time, "proposed": {"diff": "+x", "digest": "d"},
+        }),
+        "review_started" => json!({
+            "tool_call_id": call, "name": "write_file", "model": "m", "proposed": {"diff": "+x", "digest": "d"},
+        }),
+        "review_completed" => json!({
+            "tool_call_id": call, "name": "write_file", "verdict": "deny", "reason": "r", "model": "m",
+            "usage": usage, "cost_micro_usd": null,
+        }),
+        "review_failed" => json!({
+            "tool_call_id": call, "name": "write_file", "attempt": 1, "reason": {"kind": "server", "message": "no"},
+            "usage": usage, "cost_micro_usd": 3, "begun": true, "retry_at": time,
         }),
         "approval_granted" | "approval_denied" => {
             json!({"tool_call_id": call, "name": "shell", "scope": "session", "reason": "r"})

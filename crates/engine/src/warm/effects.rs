@@ -34,7 +34,7 @@ use crate::{
     load,
     model_call::{Bill, ModelCall},
     redaction::redacted,
-    tool_call::CallOfTool,
+    tool_call::{CallOfTool, Prepared},
 };
 
 /// How long stopped work is waited for; tools give up and name what is left before that.
@@ -81,13 +81,17 @@ impl Warm {
         let now = self.shared.parts.clock.now();
         match effect {
             Effect::CallModel { not_before: Some(at), .. } if at > now => self.wake_by(at),
-            Effect::Compact { not_before: Some(at), .. } | Effect::Wake { at, .. } | Effect::TimeUp { at, .. }
+            Effect::Compact { not_before: Some(at), .. }
+            | Effect::ReviewChange { not_before: Some(at), .. }
+            | Effect::Wake { at, .. }
+            | Effect::TimeUp { at, .. }
                 if at > now =>
             {
                 self.wake_by(at)
             }
             Effect::Compact { attempt, .. } => self.start_compaction(effect, attempt).await,
             Effect::CallModel { turn, step, attempt, .. } => self.start_model(effect, turn, step, attempt).await,
+            Effect::ReviewChange { turn, call, attempt, .. } => self.start_review(effect, turn, call, attempt).await,
             Effect::PrepareTool { turn, call } => self.start_tool(effect, turn, call, None),
             Effect::RunTool { turn, call, run } => self.start_tool(effect, turn, call, Some(run)),
             Effect::TimeUp { turn, .. } => self.time_up(turn).await,
@@ -102,7 +106,7 @@ impl Warm {
     }
 
     /// Commits an input of our own; tells whether the state has changed.
-    async fn tell(&mut self, input: Input) -> bool {
+    pub(super) async fn tell(&mut self, input: Input) -> bool {
         let before = self.state.seq;
         match self.commit(input).await {
             Ok(_) => {}
@@ -156,6 +160,7 @@ impl Warm {
             }
             Effect::CallModel { .. }
             | Effect::Compact { .. }
+            | Effect::ReviewChange { .. }
             | Effect::TimeUp { .. }
             | Effect::Wake { .. }
             | Effect::ReportGone { .. } => "a model call".to_owned(),
@@ -369,6 +374,7 @@ impl Warm {
             workspace: PathBuf::from(&self.state.settings.workspace_path),
             verify: self.state.plan_of(&call),
             require_clean: self.state.policy.verify.require_clean,
+            patch_review: self.state.policy.patch_review,
             cancel: token.clone(),
             shower,
         };
@@ -382,7 +388,7 @@ impl Warm {
                 // Nothing outside was changed yet, so it can be left where it stands.
                 let input = tokio::select! {
                     biased;
-                    intent = tool.prepare() => Some(Input::ToolPrepared { turn, call: id, intent }),
+                    prepared = tool.prepare() => Some(prepared_input(turn, id, prepared)),
                     () = token.cancelled() => None,
                 };
                 (input, Vec::new())
@@ -408,7 +414,7 @@ impl Warm {
     }
 
     /// The effect counts as running from now on.
-    fn brake(&mut self, effect: Effect, token: CancellationToken) -> Brake {
+    pub(super) fn brake(&mut self, effect: Effect, token: CancellationToken) -> Brake {
         let brake = Brake::new(token);
         self.running.insert(effect, brake.clone());
         brake
@@ -419,7 +425,7 @@ impl Warm {
     }
 
     /// Runs an effect beside the session; its last word always comes, even when it panics.
-    fn run_beside(
+    pub(super) fn run_beside(
         &mut self,
         effect: Effect,
         brake: &Brake,
@@ -458,7 +464,7 @@ impl Warm {
             if let (None, Some(call), Some(brake)) = (&input, call_of(&effect), brake) {
                 self.took.push((call, brake.ran_ms()));
             }
-            if input.is_none() && matches!(effect, Effect::CallModel { .. }) {
+            if input.is_none() && matches!(effect, Effect::CallModel { .. } | Effect::ReviewChange { .. }) {
                 let cut = self.bill.as_ref().map(Bill::so_far).unwrap_or_default();
                 self.cut_model.get_or_insert(cut);
             }
@@ -482,7 +488,12 @@ impl Warm {
                 self.calibrate(output);
                 Some((*turn, Partial { usage: output.usage, cost: output.cost, ..Partial::default() }))
             }
-            Input::ModelFailed { turn, partial, .. } => Some((*turn, partial.clone())),
+            Input::Reviewed { turn, review, .. } => {
+                Some((*turn, Partial { usage: review.usage, cost: review.cost, ..Partial::default() }))
+            }
+            Input::ModelFailed { turn, partial, .. } | Input::ReviewFailed { turn, partial, .. } => {
+                Some((*turn, partial.clone()))
+            }
             _ => None,
         };
         match self.commit(input).await {
@@ -504,6 +515,7 @@ fn turn_of(effect: &Effect) -> Option<TurnId> {
     match effect {
         Effect::CallModel { turn, .. }
         | Effect::PrepareTool { turn, .. }
+        | Effect::ReviewChange { turn, .. }
         | Effect::RunTool { turn, .. }
         | Effect::TimeUp { turn, .. }
         | Effect::ReportGone { turn } => Some(*turn),
@@ -526,6 +538,14 @@ fn model_input(turn: TurnId, step: u32, attempt: u32, outcome: Result<ModelOutpu
     }
 }
 
+fn prepared_input(turn: TurnId, call: CallId, prepared: Result<Prepared, String>) -> Input {
+    let (intent, diff) = match prepared {
+        Ok(Prepared { intent, diff }) => (Ok(intent), diff),
+        Err(problem) => (Err(problem), None),
+    };
+    Input::ToolPrepared { turn, call, intent, diff }
+}
+
 /// What is told of an effect that panicked: a bug of ours ends that one piece of work.
 fn broken(effect: Effect) -> Option<Input> {
     let why = "this work ended by a fault of the daemon";
@@ -534,7 +554,11 @@ fn broken(effect: Effect) -> Option<Input> {
             let fault = Fault::new(FaultKind::Malformed, why);
             Some(Input::ModelFailed { turn, step, attempt, fault, partial: Partial::default() })
         }
-        Effect::PrepareTool { turn, call } => Some(Input::ToolPrepared { turn, call, intent: Err(why.into()) }),
+        Effect::PrepareTool { turn, call } => Some(prepared_input(turn, call, Err(why.into()))),
+        Effect::ReviewChange { turn, call, attempt, .. } => {
+            let fault = Fault::new(FaultKind::Malformed, why);
+            Some(Input::ReviewFailed { turn, call, attempt, fault, partial: Partial::default() })
+        }
         Effect::RunTool { turn, call, run } => {
             let (outcome, result) = (Outcome::Finished, ToolResult::failed(why));
             Some(Input::ToolDone { turn, call, run, outcome, result, duration_ms: 0 })

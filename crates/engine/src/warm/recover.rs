@@ -45,7 +45,9 @@ impl Warm {
         shown.iter().for_each(|delta| self.shown.take(delta));
         if matches!(turn.phase, Phase::Stopping(_)) {
             // It is told with the turn's end.
-            self.cut_model = (!shown.is_empty()).then(|| Partial { cost: self.untold(), ..Partial::default() });
+            let reviewing = turn.calls.iter().any(|call| call.reviewing().is_some());
+            self.cut_model =
+                (reviewing || !shown.is_empty()).then(|| Partial { cost: self.untold(), ..Partial::default() });
             let model = self.shared.parts.models.resolve(&turn.model).ok();
             self.summary_bill = model.filter(|_| state.compaction.is_some()).map(Bill::new);
             return Ok(());

@@ -12,6 +12,7 @@ mod failures;
 mod keys;
 mod many;
 mod queue;
+mod review;
 mod secrets;
 mod simulation;
 mod steps;

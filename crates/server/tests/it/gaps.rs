@@ -25,8 +25,6 @@ gaps! {
     "runs: /v1/runs" => |d, _| path_is_unknown(d, "/v1/runs".into());
     "websocket: /ws" => |d, _| path_is_unknown(d, "/ws".into());
     "mcp: /mcp" => |d, _| path_is_unknown(d, "/mcp".into());
-    "review: patch_review request" => |d, _| review_is_refused(d, "request");
-    "review: patch_review auto" => |d, _| review_is_refused(d, "auto");
     "tools: repo_tree" => |d, _| tool_is_unknown(d, "repo_tree");
     "tools: repo_map" => |d, _| tool_is_unknown(d, "repo_map");
     "tools: search" => |d, _| tool_is_unknown(d, "search");
@@ -43,11 +41,6 @@ async fn path_is_unknown(daemon: &Daemon, path: String) -> bool {
 
 async fn post_is_unknown(daemon: &Daemon, session: &str, path: &str) -> bool {
     daemon.post(&format!("/v1/sessions/{session}{path}"), json!({})).await.code() == "unknown_path"
-}
-
-async fn review_is_refused(daemon: &Daemon, mode: &str) -> bool {
-    let body = daemon.create_body(json!({ "policy": { "patch_review": mode } }));
-    daemon.post("/v1/sessions", body).await.code() == "unsupported_policy"
 }
 
 /// The text of the first result that a call to this tool gets.

@@ -268,6 +268,7 @@ fn of_tools(moment: &mut Moment) -> Vec<Body> {
         subject: "src/a.rs".into(),
         origin: CallOrigin::Model,
         expires_at: Some(Timestamp::from_ms(START_MS + 60_000)),
+        proposed: None,
     };
     vec![
         started.into(),

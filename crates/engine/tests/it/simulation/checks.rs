@@ -113,7 +113,7 @@ impl Record {
             Body::BudgetRaised(raised) => {
                 self.budgets = raised.budgets.clone();
                 if let Some(open) = &mut self.open {
-                    open.paused = false;
+                    (open.paused, open.time_up) = (false, false);
                 }
             }
             Body::CompactionStarted(_) | Body::ContextCompacted(_) | Body::CompactionFailed(_) => {
@@ -135,7 +135,10 @@ impl Record {
             | Body::ApprovalRequested(_)
             | Body::ApprovalGranted(_)
             | Body::ApprovalDenied(_)
-            | Body::ApprovalExpired(_) => self.take_step(event, faults),
+            | Body::ApprovalExpired(_)
+            | Body::ReviewStarted(_)
+            | Body::ReviewCompleted(_)
+            | Body::ReviewFailed(_) => self.take_step(event, faults),
         }
     }
 
@@ -222,6 +225,7 @@ impl Open {
             stopping_since: 0,
             interrupted: false,
             paused: false,
+            time_up: false,
             step: 0,
             attempts: 0,
             order: vec![],

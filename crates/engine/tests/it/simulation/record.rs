@@ -35,6 +35,9 @@ pub struct Call {
     pub has_problem: bool,
     pub requested: Option<Option<Timestamp>>,
     pub answered: Option<(Verdict, Scope, u64)>,
+    /// Somebody is shown what it would change, and whether a yes was said to that.
+    pub shown: bool,
+    pub reviewed: bool,
     /// Intents in the log, and how often the tool was really started.
     pub intents: u32,
     pub runs: u32,
@@ -53,6 +56,8 @@ pub struct Open {
     pub stopping_since: u64,
     pub interrupted: bool,
     pub paused: bool,
+    /// Its time limit has stopped a call, and it is still to say so.
+    pub time_up: bool,
     pub step: u32,
     pub attempts: u32,
     pub order: Vec<CallId>,
