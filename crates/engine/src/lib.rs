@@ -49,6 +49,7 @@ mod subscription;
 mod sweep;
 mod tally;
 mod tool_call;
+mod undo;
 mod warm;
 
 pub use archive::Manifest;

@@ -83,7 +83,7 @@ pub(crate) async fn supply(store: &dyn Store, state: &Session, transcript: &mut 
     Ok(())
 }
 
-async fn event(store: &dyn Store, state: &Session, seq: u64) -> Result<Event, Error> {
+pub(crate) async fn event(store: &dyn Store, state: &Session, seq: u64) -> Result<Event, Error> {
     let page = store.read(state.id, seq - 1, Limit { events: 1, ..Limit::default() }).await?;
     let found = page.iter().find(|stored| stored.seq == seq);
     let stored = found.ok_or_else(|| Error::Bug(format!("event {seq} is not in the log of {}", state.id)))?;

@@ -42,18 +42,15 @@ pub(crate) enum Summary {
 
 /// The intent of a call; the old bytes are kept before it is returned.
 pub(crate) async fn prepare(context: &CallContext, input: &Value, plan: Plan) -> Result<Intent, String> {
-    let changes = compute(context, input, plan).await?;
-    let mut files = Vec::with_capacity(changes.len());
-    for (at, change) in changes.into_iter().enumerate() {
-        let mut file = change.recorded();
+    let (changes, mut intent) = compute(context, input, plan).await?;
+    for (at, (change, file)) in changes.into_iter().zip(&mut intent.files).enumerate() {
         if let Some(found) = change.before {
             let name = context.blob_name(&format!("-{at}.old"));
             context.blobs.put(&name, Bytes::from(found.bytes)).await?;
             file.old_bytes = Some(name);
         }
-        files.push(file);
     }
-    Ok(Intent { files })
+    Ok(intent)
 }
 
 /// Carries the intent out, if the files still are what it says.
@@ -72,8 +69,10 @@ pub(crate) async fn invoke(
         let workspace = Workspace::open(&path)?;
         let changes = checked(plan(&workspace, &input)).map_err(|error| drifted(&workspace, &intent, error))?;
         matches_intent(&changes, &intent)?;
-        carry_out(&workspace, &changes)?;
-        Ok(result_of(&changes, summary))
+        Ok(match carry_out(&workspace, &changes) {
+            Ok(()) => result_of(&changes, summary),
+            Err(failed) => failed.into_result(),
+        })
     });
     match done.await {
         Ok(result) => Invoked::done(result),
@@ -81,18 +80,26 @@ pub(crate) async fn invoke(
     }
 }
 
-async fn compute(context: &CallContext, input: &Value, plan: Plan) -> Result<Vec<Change>, String> {
+/// The changes, and what is recorded of them before the old bytes are kept.
+async fn compute(context: &CallContext, input: &Value, plan: Plan) -> Result<(Vec<Change>, Intent), String> {
     let (path, input) = (context.workspace.clone(), input.clone());
     on_disk(move || {
         let workspace = Workspace::open(&path)?;
         let changes = checked(plan(&workspace, &input))?;
-        let mut seen = HashSet::new();
+        let (mut seen, mut intent) = (HashSet::new(), Intent::default());
         for change in &changes {
-            if !seen.insert(workspace.place(&change.path)?.identity()?) {
+            let place = workspace.place(&change.path)?;
+            if !seen.insert(place.identity()?) {
                 return Err(format!("{} is named twice", change.path));
             }
+            if change.after.is_some() {
+                let new = place.missing_folders(&change.path).filter(|folder| !intent.folders.contains(folder));
+                let new: Vec<String> = new.collect();
+                intent.folders.extend(new);
+            }
+            intent.files.push(FileChange { real: workspace.real(&place, &change.path), ..change.recorded() });
         }
-        Ok(changes)
+        Ok((changes, intent))
     })
     .await
 }
@@ -107,8 +114,8 @@ impl Change {
             path: self.path.as_str().to_owned(),
             before: self.before.as_ref().map(|found| digest(&found.bytes)),
             after: self.after.as_deref().map(digest),
-            old_bytes: None,
             mode: self.before.as_ref().map(|found| found.mode),
+            ..FileChange::default()
         }
     }
 }
@@ -143,17 +150,32 @@ fn changed_since(path: &str) -> String {
     format!("the file {path} changed since this call was prepared; nothing was changed. Read it again and try anew.")
 }
 
+/// Why not all files were changed, and what could not be put back.
+struct Failed {
+    error: String,
+    stuck: Vec<String>,
+}
+
+impl Failed {
+    fn into_result(self) -> ToolResult {
+        match self.stuck.is_empty() {
+            true => ToolResult::failed(format!("{}; nothing was changed", self.error)),
+            false => {
+                let error = format!("{}; these could not be put back: {}", self.error, self.stuck.join("; "));
+                ToolResult { detail: json!({ "stuck": self.stuck }), ..ToolResult::failed(error) }
+            }
+        }
+    }
+}
+
 /// All files or none: on an error, those already done are put back.
-fn carry_out(workspace: &Workspace, changes: &[Change]) -> Result<(), String> {
+fn carry_out(workspace: &Workspace, changes: &[Change]) -> Result<(), Failed> {
     let mut made = vec![];
     for (at, change) in changes.iter().enumerate() {
         if let Err(error) = change.carry_out(workspace, &mut made) {
             let stuck = put_back(workspace, &changes[..=at]);
             replace::unmake(made);
-            return Err(match stuck.is_empty() {
-                true => format!("{error}; nothing was changed"),
-                false => format!("{error}; these could not be put back: {}", stuck.join("; ")),
-            });
+            return Err(Failed { error, stuck });
         }
     }
     Ok(())

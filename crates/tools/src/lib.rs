@@ -2,6 +2,7 @@
 
 mod apply_patch;
 mod change;
+mod changed_meanwhile;
 mod classify;
 mod command;
 mod config;
@@ -14,6 +15,7 @@ mod process;
 mod read_file;
 mod registry;
 mod replace;
+mod restore;
 mod seed;
 mod shell;
 mod supervisor;
@@ -24,9 +26,11 @@ mod verify_plan;
 mod workspace;
 mod write_file;
 
+pub use changed_meanwhile::{Meanwhile, changed_meanwhile};
 pub use classify::classify;
 pub use config::ToolsConfig;
 pub use registry::{BadTool, Registry, check_schema, check_text};
+pub use restore::Restore;
 pub use seed::find_context;
 pub use supervisor::{SUPERVISE_ARG, supervise};
 pub use sweep::sweep_leftovers;

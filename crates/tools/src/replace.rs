@@ -19,7 +19,7 @@ pub(crate) struct Content<'b> {
 pub(crate) enum Like<'b> {
     /// The file it takes the place of. Set-id bits go, as they do when the system writes a file.
     Replaced(&'b Found),
-    /// What was recorded before, in full.
+    /// What was recorded before, in full. Without an owner nothing is there that it could take the place of.
     Restored { mode: Option<u32>, owner: Option<(u32, u32)> },
     /// A new file.
     New { executable: bool },
@@ -152,7 +152,7 @@ impl Content<'_> {
 
 /// A new file never takes the place of one that appeared meanwhile.
 fn rename(folder: &OwnedFd, temporary: &str, name: &str, like: &Like<'_>) -> Result<(), Errno> {
-    if let Like::New { .. } = like {
+    if let Like::New { .. } | Like::Restored { owner: None, .. } = like {
         match rustix::fs::renameat_with(folder, temporary, folder, name, RenameFlags::NOREPLACE) {
             // Some file systems do not know this kind of rename.
             Err(Errno::INVAL | Errno::NOSYS) => {}

@@ -10,7 +10,7 @@ use std::{
 
 use futures::FutureExt;
 use tenure_core::{
-    command::{Input, ModelOutput, Partial},
+    command::{FailedRestore, Input, ModelOutput, Partial},
     context::{ModelRequest, Purpose, RequestMeta, Transcript},
     event::{CompactTrigger, ContextSeeded, SeedSource},
     ids::{CallId, TurnId},
@@ -35,6 +35,7 @@ use crate::{
     model_call::{Bill, ModelCall},
     redaction::redacted,
     tool_call::CallOfTool,
+    undo::whole,
 };
 
 /// How long stopped work is waited for; tools give up and name what is left before that.
@@ -93,6 +94,9 @@ impl Warm {
             Effect::TimeUp { turn, .. } => self.time_up(turn).await,
             Effect::Wake { call, .. } => self.tell(Input::Woke { call }).await,
             Effect::ReportGone { turn } => self.report_gone(turn).await,
+            Effect::PrepareRestore { undo } | Effect::RestoreWorkspace { undo } => {
+                self.start_restore(effect, undo).await
+            }
         }
     }
 
@@ -102,7 +106,7 @@ impl Warm {
     }
 
     /// Commits an input of our own; tells whether the state has changed.
-    async fn tell(&mut self, input: Input) -> bool {
+    pub(super) async fn tell(&mut self, input: Input) -> bool {
         let before = self.state.seq;
         match self.commit(input).await {
             Ok(_) => {}
@@ -158,7 +162,9 @@ impl Warm {
             | Effect::Compact { .. }
             | Effect::TimeUp { .. }
             | Effect::Wake { .. }
-            | Effect::ReportGone { .. } => "a model call".to_owned(),
+            | Effect::ReportGone { .. }
+            | Effect::PrepareRestore { .. }
+            | Effect::RestoreWorkspace { .. } => "a model call".to_owned(),
         }
     }
 
@@ -408,7 +414,7 @@ impl Warm {
     }
 
     /// The effect counts as running from now on.
-    fn brake(&mut self, effect: Effect, token: CancellationToken) -> Brake {
+    pub(super) fn brake(&mut self, effect: Effect, token: CancellationToken) -> Brake {
         let brake = Brake::new(token);
         self.running.insert(effect, brake.clone());
         brake
@@ -419,7 +425,7 @@ impl Warm {
     }
 
     /// Runs an effect beside the session; its last word always comes, even when it panics.
-    fn run_beside(
+    pub(super) fn run_beside(
         &mut self,
         effect: Effect,
         brake: &Brake,
@@ -507,7 +513,10 @@ fn turn_of(effect: &Effect) -> Option<TurnId> {
         | Effect::RunTool { turn, .. }
         | Effect::TimeUp { turn, .. }
         | Effect::ReportGone { turn } => Some(*turn),
-        Effect::Compact { .. } | Effect::Wake { .. } => None,
+        Effect::Compact { .. }
+        | Effect::Wake { .. }
+        | Effect::PrepareRestore { .. }
+        | Effect::RestoreWorkspace { .. } => None,
     }
 }
 
@@ -542,6 +551,10 @@ fn broken(effect: Effect) -> Option<Input> {
         Effect::Compact { attempt, .. } => {
             let fault = Fault::new(FaultKind::Malformed, why);
             Some(Input::CompactFailed { attempt, fault, partial: Partial::default() })
+        }
+        Effect::PrepareRestore { undo } => Some(Input::RestorePrepared { undo, prepared: Err(vec![whole(why)]) }),
+        Effect::RestoreWorkspace { undo } => {
+            Some(Input::RestoreDone { undo, done: Err(FailedRestore::InPart(vec![whole(why)])) })
         }
         Effect::TimeUp { .. } | Effect::Wake { .. } | Effect::ReportGone { .. } => None,
     }

@@ -18,12 +18,14 @@ impl Session {
     pub(super) fn recover(
         &self,
         classes: &[(CallId, CallClass)],
+        restore: Option<CallClass>,
         partial: Partial,
         seen: Option<Timestamp>,
         moment: &mut Moment,
     ) -> Decision {
         let mut draft = Draft::new(self, moment);
         let cut_summary = draft.cut_compaction(partial.cost);
+        draft.cut_restore(restore);
         let Some(turn) = &self.turn else {
             draft.start_queued();
             return draft.done();
