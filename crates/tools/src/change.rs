@@ -9,7 +9,7 @@ use tenure_core::tool::{FileChange, Intent, ToolResult};
 
 use crate::{
     CallContext, Invoked,
-    replace::{self, Content, Like, Made, digest},
+    replace::{self, Content, Like, MadeFolder, digest},
     tool::on_disk,
     workspace::{Found, Inside, Workspace},
 };
@@ -26,7 +26,26 @@ pub(crate) struct Change {
     pub(crate) before: Option<Found>,
     pub(crate) after: Option<Vec<u8>>,
     /// Only looked at for a new file.
-    pub(crate) executable: bool,
+    pub(crate) made: Made,
+    /// What was adjusted to get there; told with the result.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The permissions of a new file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    Plain,
+    Executable,
+    /// Those of the file that it was before it moved.
+    Moved {
+        mode: u32,
+    },
+}
+
+impl Change {
+    pub(crate) fn new(path: Inside, before: Option<Found>, after: Option<Vec<u8>>) -> Self {
+        Self { path, before, after, made: Made::Plain, notes: vec![] }
+    }
 }
 
 /// Computes the changes an input asks for from the files as they are now.
@@ -182,15 +201,17 @@ fn carry_out(workspace: &Workspace, changes: &[Change]) -> Result<(), Failed> {
 }
 
 impl Change {
-    fn carry_out(&self, workspace: &Workspace, made: &mut Vec<Made>) -> Result<(), String> {
+    fn carry_out(&self, workspace: &Workspace, made: &mut Vec<MadeFolder>) -> Result<(), String> {
         let place = workspace.place(&self.path)?;
         match &self.after {
             _ if self.is_idle() => Ok(()),
             None => replace::remove(&place, &self.path),
             Some(bytes) => {
-                let like = match &self.before {
-                    Some(found) => Like::Replaced(found),
-                    None => Like::New { executable: self.executable },
+                let like = match (&self.before, self.made) {
+                    (Some(found), _) => Like::Replaced(found),
+                    (None, Made::Plain) => Like::New { executable: false },
+                    (None, Made::Executable) => Like::New { executable: true },
+                    (None, Made::Moved { mode }) => Like::Restored { mode: Some(mode & 0o777), owner: None },
                 };
                 made.extend(replace::put(&place, &self.path, &Content { bytes, like })?);
                 Ok(())
@@ -228,6 +249,7 @@ fn result_of(changes: &[Change], summary: Summary) -> ToolResult {
     for change in changes {
         let compared = Compared::of(change);
         text.push_str(&format!("{} {} ({})\n", change.verb(), change.path, compared.counts(change)));
+        change.notes.iter().for_each(|note| text.push_str(&format!("  note: {note}\n")));
         files.push(json!({"path": change.path.as_str(), "added": compared.added, "removed": compared.removed}));
         if let (Summary::WithDiff, Some(diff)) = (summary, &compared.diff) {
             text.push_str(&crate::output::head_of(diff, DIFF_BYTES_MAX.saturating_sub(text.len())));

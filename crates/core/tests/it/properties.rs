@@ -445,7 +445,7 @@ impl Play {
         let classes = calls.map(|call| call.call.id).zip(classes.iter().map(class)).collect();
         let partial = Partial { text: "half".into(), ..Default::default() };
         assert!(
-            self.tell(Input::Recover { classes, partial, seen: Some(self.world.now()) }),
+            self.tell(Input::Recover { classes, restore: None, partial, seen: Some(self.world.now()) }),
             "a recovery is never refused"
         );
     }

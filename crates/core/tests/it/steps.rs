@@ -187,8 +187,9 @@ pub fn intent() -> Intent {
         after: Some("af".into()),
         old_bytes: Some("blob".into()),
         mode: Some(0o644),
+        ..FileChange::default()
     };
-    Intent { files: vec![change] }
+    Intent { files: vec![change], folders: vec![] }
 }
 
 pub fn prepared(name: &'static str) -> Step {
@@ -317,7 +318,7 @@ pub fn crash() -> Step {
 pub fn crash_with<const N: usize>(classes: [(&'static str, CallClass); N], text: &'static str) -> Step {
     tell(move |world| {
         let classes = classes.iter().map(|(name, class)| (world.call(name), *class)).collect();
-        Input::Recover { classes, partial: partial(text), seen: None }
+        Input::Recover { classes, restore: None, partial: partial(text), seen: None }
     })
 }
 

@@ -241,6 +241,7 @@ fn of_tools(moment: &mut Moment) -> Vec<Body> {
         after: None,
         old_bytes: Some("artifacts/old".into()),
         mode: Some(0o644),
+        ..FileChange::default()
     };
     let started = ToolCallStarted {
         tool_call_id,
@@ -250,7 +251,7 @@ fn of_tools(moment: &mut Moment) -> Vec<Body> {
         runner: Runner::default(),
         origin: CallOrigin::Model,
         run: 1,
-        intent: Intent { files: vec![change] },
+        intent: Intent { files: vec![change], folders: vec![] },
     };
     let completed = ToolCallCompleted {
         tool_call_id,
