@@ -22,6 +22,7 @@ mod retry_turn;
 mod show;
 mod steps;
 mod turns;
+mod undo;
 mod update_end;
 mod verification;
 mod wire;

@@ -3,9 +3,9 @@
 use serde_json::json;
 use tenure_core::{
     budget::Budgets,
-    command::{Command, Input, ModelOutput, Partial, Update, Verdict},
+    command::{Command, FailedRestore, Input, ModelOutput, Partial, PreparedRestore, Update, Verdict},
     context::{ChatMessage, Entry},
-    event::{Actor, CompactTrigger, ContextCompacted, ContextSeeded, SeedFile, SeedSource},
+    event::{Actor, CompactTrigger, ContextCompacted, ContextSeeded, RefusedFile, SeedFile, SeedSource},
     message::{Delivery, Part, Role},
     model::{Fault, FaultKind, MicroUsd, StopReason, Usage},
     policy::{Policy, Scope},
@@ -194,6 +194,70 @@ pub fn intent() -> Intent {
 
 pub fn prepared(name: &'static str) -> Step {
     tell(move |world| Input::ToolPrepared { turn: world.open_turn(), call: world.call(name), intent: Ok(intent()) })
+}
+
+/// A write call that changes this file from one content to the other; `-` is none.
+pub fn prepared_as(name: &'static str, path: &'static str, before: &'static str, after: &'static str) -> Step {
+    let content = |digest: &str| (digest != "-").then(|| digest.to_owned());
+    let (before, after) = (content(before), content(after));
+    tell(move |world| {
+        let change = FileChange {
+            path: path.into(),
+            before: before.clone(),
+            after: after.clone(),
+            old_bytes: before.as_ref().map(|digest| format!("artifacts/{digest}")),
+            mode: before.as_ref().map(|_| 0o644),
+            ..FileChange::default()
+        };
+        let intent = Ok(Intent { files: vec![change], folders: vec![] });
+        Input::ToolPrepared { turn: world.open_turn(), call: world.call(name), intent }
+    })
+}
+
+// Undo.
+
+pub fn undo() -> Step {
+    command(Command::Undo { turn_id: None })
+}
+
+pub fn undo_turn(turn: &'static str) -> Step {
+    in_turn(turn, |turn_id| Command::Undo { turn_id: Some(turn_id) })
+}
+
+fn undo_under_way(world: &World) -> u64 {
+    world.session.restoring.as_ref().map_or(0, |restoring| restoring.undo)
+}
+
+/// Every file is what the turn left.
+pub fn restorable() -> Step {
+    tell(|world| {
+        let prepared = PreparedRestore { intent: intent(), not_undone: vec!["log".into()], more_not_undone: false };
+        Input::RestorePrepared { undo: undo_under_way(world), prepared: Ok(prepared) }
+    })
+}
+
+pub fn drifted() -> Step {
+    tell(|world| Input::RestorePrepared { undo: undo_under_way(world), prepared: Err(refused_file()) })
+}
+
+pub fn put_back() -> Step {
+    tell(|world| Input::RestoreDone { undo: undo_under_way(world), done: Ok(()) })
+}
+
+pub fn not_put_back() -> Step {
+    tell(|world| {
+        let done = Err(FailedRestore::Nothing(refused_file()));
+        Input::RestoreDone { undo: undo_under_way(world), done }
+    })
+}
+
+fn refused_file() -> Vec<RefusedFile> {
+    vec![RefusedFile { path: "a.txt".into(), why: "it was changed since".into() }]
+}
+
+/// The daemon died while files were put back, and they were looked at.
+pub fn crash_restoring(class: Option<CallClass>) -> Step {
+    tell(move |_| Input::Recover { classes: vec![], restore: class, partial: partial(""), seen: None })
 }
 
 pub fn unprepared(name: &'static str) -> Step {
