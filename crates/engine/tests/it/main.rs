@@ -17,6 +17,7 @@ mod simulation;
 mod steps;
 mod subscriptions;
 mod turn;
+mod undo;
 mod vendors;
 mod verification;
 

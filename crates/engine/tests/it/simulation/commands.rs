@@ -105,6 +105,7 @@ fn command(dice: &mut Dice, record: &Record, count: &mut u64) -> Command {
             None => Command::StartTurn,
         },
         21 if dice.chance(80) => Command::Compact,
+        20 if dice.chance(80) => Command::Undo { turn_id: if dice.chance(50) { None } else { any_turn(dice, record) } },
         22 if dice.chance(50) => attach(dice),
         23 if dice.chance(12) => Command::End { reason: dice.pick(&[None, Some("enough".to_owned())]) },
         _ => update(dice, record),
