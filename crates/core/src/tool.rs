@@ -109,7 +109,7 @@ pub struct Intent {
 
 impl Intent {
     pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
+        self.files.is_empty() && self.folders.is_empty()
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
 /// Looks at the files of a write call's intent: all after, finished; all before, not started; a mix of both is rolled
 /// back to before; anything else is unknown and left alone.
 pub async fn classify(workspace: &Path, intent: &Intent, blobs: &dyn Blobs) -> CallClass {
-    if intent.is_empty() {
+    if intent.files.is_empty() {
         return CallClass::Unknown;
     }
     let Ok(states) = look(workspace, intent).await else { return CallClass::Unknown };

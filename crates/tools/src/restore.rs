@@ -97,7 +97,7 @@ impl Restore {
     /// After a crash: all files are back, none is, or nobody can tell. A mixture is rolled back to what the turn left.
     pub async fn class(&self, intent: &Intent) -> CallClass {
         // A checkpoint of folders alone has no files that could tell; doing it twice does no harm.
-        let class = match intent.is_empty() {
+        let class = match intent.files.is_empty() {
             true => CallClass::NotStarted,
             false => classify(&self.workspace, intent, &*self.blobs).await,
         };
