@@ -26,7 +26,7 @@ impl Encoding {
             [0xfe, 0xff, ..] => ByteOrder::Big,
             _ => return Ok(if std::str::from_utf8(bytes).is_ok() { Self::Utf8 } else { Self::OtherBytes }),
         };
-        let sound = bytes.len() % 2 == 0 && char::decode_utf16(order.read(bytes)).all(|unit| unit.is_ok());
+        let sound = bytes.len().is_multiple_of(2) && char::decode_utf16(order.read(bytes)).all(|unit| unit.is_ok());
         match sound {
             true => Ok(Self::Utf16(order)),
             false => Err("it begins like UTF-16 and is none; it is not edited".into()),

@@ -5,6 +5,11 @@ use tenure_core::event::{Body, Event, RestoreOutcome};
 use super::{faults::Faults, record::Record};
 
 impl Record {
+    /// Whether there is something that can be taken back now.
+    pub fn may_undo(&self) -> bool {
+        self.open.is_none() && self.checkpoints.values().any(|undone| !undone)
+    }
+
     pub(super) fn take_undo(&mut self, event: &Event, faults: &mut Faults) {
         let seq = event.seq;
         match &event.body {
