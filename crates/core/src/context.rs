@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    event::{Body, CallOrigin, ContextCompacted, ContextSeeded, Event},
+    event::{Body, CallOrigin, ContextCompacted, ContextSeeded, Event, RestoreOutcome, WorkspaceRestored},
     ids::{CallId, MessageId, SessionId, TurnId},
     message::{MessageRef, Part, Role, joined_text},
     model::Thinking,
@@ -169,6 +169,12 @@ impl Transcript {
                 parts.extend(done.result.parts.iter().cloned());
                 self.add(ChatMessage::User { parts }, Voice::Note, event.seq, done.result.redacted.clone());
             }
+            // The model would otherwise go on as if its changes were there.
+            Body::WorkspaceRestored(restored) => {
+                if let Some(text) = restored_text(restored) {
+                    self.add(ChatMessage::User { parts: vec![Part::text(text)] }, Voice::Note, event.seq, vec![]);
+                }
+            }
             Body::SessionCreated(_)
             | Body::SessionUpdated(_)
             | Body::SessionForked(_)
@@ -201,6 +207,9 @@ impl Transcript {
             | Body::ChildStarted(_)
             | Body::ChildWaiting(_)
             | Body::ChildSettled(_)
+            | Body::CheckpointCreated(_)
+            | Body::UndoRequested(_)
+            | Body::RestoreStarted(_)
             | Body::EventLost(_) => {}
         }
     }
@@ -307,6 +316,35 @@ fn summary_text(compacted: &ContextCompacted) -> String {
         text.push_str(&format!("The user's last request in it, word by word:\n{request}\n\nThe summary:\n"));
     }
     text + &compacted.summary
+}
+
+/// How many files the model is told of by name.
+const RESTORED_SHOWN_MAX: usize = 50;
+
+/// How the model is told that its changes are gone. Where nothing was changed there is nothing to tell.
+fn restored_text(restored: &WorkspaceRestored) -> Option<String> {
+    let (mut text, paths): (String, Vec<&str>) = match restored.outcome {
+        RestoreOutcome::Refused => return None,
+        RestoreOutcome::Restored => (
+            "The user took back the changes of an earlier turn. These files are again as they were before it:\n".into(),
+            restored.restored.iter().map(String::as_str).collect(),
+        ),
+        RestoreOutcome::Unknown => (
+            "The user wanted the changes of an earlier turn taken back, and that was cut. Look at these files before \
+             you rely on them:\n"
+                .into(),
+            restored.refused.iter().map(|file| file.path.as_str()).collect(),
+        ),
+    };
+    for path in paths.iter().take(RESTORED_SHOWN_MAX) {
+        text.push_str(&format!("- {path}\n"));
+    }
+    match paths.len().saturating_sub(RESTORED_SHOWN_MAX) {
+        0 => {}
+        more => text.push_str(&format!("and {more} more.\n")),
+    }
+    text.push_str("Do not make the same changes again unless you are asked to.");
+    Some(text)
 }
 
 fn seed_text(seeded: &ContextSeeded) -> Option<Arc<str>> {

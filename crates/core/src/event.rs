@@ -12,7 +12,7 @@ use crate::{
     policy::{Policy, Scope},
     session::Settings,
     time::Timestamp,
-    tool::{CallClass, Intent, Outcome, Proposed, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan},
+    tool::{CallClass, FileChange, Intent, Outcome, Proposed, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan},
 };
 
 /// Who caused an event.
@@ -122,6 +122,8 @@ impl Body {
             Body::AttachmentAdded(added) => (Some(&added.attachment), &[][..], &[][..]),
             Body::ToolCallCompleted(done) => (None, &done.result.artifacts[..], &[][..]),
             Body::ToolCallStarted(started) => (None, &[][..], &started.intent.files[..]),
+            Body::CheckpointCreated(checkpoint) => (None, &[][..], &checkpoint.files[..]),
+            Body::RestoreStarted(started) => (None, &[][..], &started.intent.files[..]),
             _ => (None, &[][..], &[][..]),
         };
         let attachment = attachment.into_iter().map(|attachment| NamedBlob {
@@ -228,6 +230,10 @@ bodies! {
     ChildWaiting "child_waiting",
     ChildSettled "child_settled",
     EventLost "event_lost",
+    CheckpointCreated "checkpoint_created",
+    UndoRequested "undo_requested",
+    RestoreStarted "restore_started",
+    WorkspaceRestored "workspace_restored",
 }
 
 macro_rules! data {
@@ -487,6 +493,63 @@ data! {
 
     /// Stands where an event was that damage to the log took, so that all others keep their numbers.
     EventLost { reason: String, }
+
+    /// What the turn's write calls did to files, taken together: enough to take it back. The turn's end follows.
+    CheckpointCreated {
+        /// The folder that the paths are relative to.
+        workspace_path: String,
+        started_at: Timestamp,
+        /// Each file as it was at the turn's first touch, and as the turn left it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] files: Vec<FileChange>,
+        /// Folders that the turn made for them, the outer ones first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] folders: Vec<String>,
+        /// Write calls of which nobody can tell what they did; their files are not among `files` for that.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] unknown: Vec<UnknownWrite>,
+        /// Commands ran too; what those did to files is not known here.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] commands: bool,
+        /// There were more files than are kept, so the turn cannot be taken back.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] incomplete: bool,
+        /// Secrets that stand in the paths as marks, by name.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] secrets: Vec<String>,
+    }
+    /// Somebody wants what this turn did to files taken back; `workspace_restored` follows.
+    UndoRequested { turn_id: TurnId, checkpoint_seq: u64, }
+    /// Every file is what the turn left, and what it is now is kept: they are about to be put back.
+    RestoreStarted {
+        turn_id: TurnId,
+        intent: Intent,
+        /// Files that changed while the turn ran and that are not among the turn's: commands changed them, or people.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] not_undone: Vec<String>,
+        /// There are more of them, or the workspace was too large to look at all of it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] more_not_undone: bool,
+    }
+    /// What became of taking a turn's changes back: all of them were, or none.
+    WorkspaceRestored {
+        turn_id: TurnId,
+        outcome: RestoreOutcome,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] restored: Vec<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] refused: Vec<RefusedFile>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] not_undone: Vec<String>,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] more_not_undone: bool,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] unknown: Vec<UnknownWrite>,
+    }
+    /// A write call that may have changed these files.
+    #[derive(Eq)] UnknownWrite { tool_call_id: CallId, name: String, paths: Vec<String>, }
+    /// A file that is not what the turn left, or cannot be put back.
+    #[derive(Eq)] RefusedFile { path: String, why: String, }
+}
+
+/// How taking back a turn's changes ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum RestoreOutcome {
+    /// Every file is as it was before the turn.
+    Restored,
+    /// No file was changed.
+    Refused,
+    /// A crash cut it, and somebody changed files since: what is not named was put back or left, nobody can tell.
+    Unknown,
 }
 
 impl ContextSeeded {

@@ -20,9 +20,11 @@ use crate::{
 };
 
 mod apply;
+mod checkpoint;
 mod decide;
 mod wanted;
 
+pub use checkpoint::{Checkpoint, CheckpointState, Restoring, RestoringPhase, Written};
 pub use decide::{Decision, LOG_DAMAGED, create, fail_damaged, fork};
 pub use wanted::Effect;
 
@@ -38,6 +40,12 @@ pub const ANSWERED_MAX: usize = 64;
 pub const GRANTS_MAX: usize = 256;
 /// Files that one session may be given.
 pub const ATTACHMENTS_MAX: usize = 256;
+/// Turns that can be taken back, the last ones.
+pub const CHECKPOINTS_MAX: usize = 64;
+/// Files that those have changed, all together.
+pub const CHECKPOINT_PATHS_MAX: usize = 8192;
+/// Files that one turn may change and still be taken back.
+pub const WRITTEN_MAX: usize = 2048;
 /// How long an idempotency key is kept.
 pub const KEY_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 /// Automatic resumes without progress.
@@ -156,6 +164,12 @@ pub struct Session {
     pub children: Vec<SessionId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
+    /// What the last turns did to files, oldest first.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub checkpoints: VecDeque<Checkpoint>,
+    /// A turn's changes are being taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restoring: Option<Restoring>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<Origin>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -276,6 +290,9 @@ pub struct Turn {
     /// How the vendor refused the present request as too long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub too_long: Option<String>,
+    /// What its calls did to files so far.
+    #[serde(default, skip_serializing_if = "Written::is_nothing")]
+    pub written: Written,
 }
 
 fn is_none_yet(count: &u32) -> bool {
@@ -526,7 +543,7 @@ impl Session {
 
     /// Whether anything is left to do or to answer.
     pub fn is_pending(&self) -> bool {
-        self.turn.is_some() || self.compaction.is_some()
+        self.turn.is_some() || self.compaction.is_some() || self.restoring.is_some()
     }
 
     /// Whether the open turn waits for a shorter context.

@@ -75,7 +75,7 @@ impl Default for Runner {
 }
 
 /// One file that a write call is about to change. Digests are BLAKE3 in hex; `None` means no such file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileChange {
     /// Relative to the workspace.
@@ -88,6 +88,12 @@ pub struct FileChange {
     /// Unix mode bits from before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
+    /// Unix mode bits from after; only told in a checkpoint, and only where they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode_after: Option<u32>,
+    /// Where it really is, if symlinks lead there: a path that leads elsewhere later is not this file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub real: Option<String>,
 }
 
 /// What a call is about to do, recorded before it does it.
@@ -96,11 +102,14 @@ pub struct FileChange {
 pub struct Intent {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileChange>,
+    /// Folders that are not there and are made for them, relative to the workspace, the outer ones first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub folders: Vec<String>,
 }
 
 impl Intent {
     pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
+        self.files.is_empty() && self.folders.is_empty()
     }
 
     /// A digest of what it does to which files as they are now.

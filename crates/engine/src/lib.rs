@@ -50,6 +50,7 @@ mod subscription;
 mod sweep;
 mod tally;
 mod tool_call;
+mod undo;
 mod unseen;
 mod warm;
 

@@ -34,6 +34,7 @@ mod disk;
 mod effects;
 mod project;
 mod recover;
+mod restore;
 mod reviewing;
 mod spool;
 

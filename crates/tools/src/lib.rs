@@ -2,10 +2,14 @@
 
 mod apply_patch;
 mod change;
+mod changed_meanwhile;
 mod classify;
 mod command;
 mod config;
+mod edit_file;
+mod encoding;
 mod ledger;
+mod nearest;
 mod order;
 mod output;
 mod patch;
@@ -14,8 +18,10 @@ mod process;
 mod read_file;
 mod registry;
 mod replace;
+mod restore;
 mod seed;
 mod shell;
+mod substitution;
 mod supervisor;
 mod sweep;
 mod tool;
@@ -24,9 +30,11 @@ mod verify_plan;
 mod workspace;
 mod write_file;
 
+pub use changed_meanwhile::{Meanwhile, changed_meanwhile};
 pub use classify::classify;
 pub use config::ToolsConfig;
 pub use registry::{BadTool, Registry, check_schema, check_text};
+pub use restore::Restore;
 pub use seed::find_context;
 pub use supervisor::{SUPERVISE_ARG, supervise};
 pub use sweep::sweep_leftovers;

@@ -9,7 +9,10 @@ use jsonschema::{
 use serde_json::Value;
 use tenure_core::tool::{ToolKind, ToolSpec, VerifyPlan};
 
-use crate::{Tool, ToolsConfig, apply_patch::ApplyPatch, command::Commands, read_file::ReadFile, shell::Shell};
+use crate::{
+    Tool, ToolsConfig, apply_patch::ApplyPatch, command::Commands, edit_file::EditFile, read_file::ReadFile,
+    shell::Shell,
+};
 use crate::{verify::Verify, write_file::WriteFile};
 
 /// More problems of one input than this do not help a model.
@@ -41,6 +44,7 @@ impl Registry {
         let tools: Vec<Arc<dyn Tool>> = vec![
             Arc::new(ReadFile),
             Arc::new(WriteFile),
+            Arc::new(EditFile),
             Arc::new(ApplyPatch),
             Arc::new(Shell::new(Arc::clone(&commands), config.shell_timeout)),
             Arc::new(Verify::new(commands, config.verify_timeout)),
@@ -174,7 +178,7 @@ mod tests {
 
     #[test]
     fn problems_are_worded_for_a_model() {
-        let all = "read_file, write_file, apply_patch, shell, verify";
+        let all = "read_file, write_file, edit_file, apply_patch, shell, verify";
         check("raed", json!({}), Err(&format!("no tool named raed; there are: {all}")));
         check("read_file", json!({"path": 5}), Err("input.path: expected string"));
         check("read_file", json!({}), Err("input: the field path is missing"));

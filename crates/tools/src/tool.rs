@@ -95,10 +95,14 @@ pub(crate) fn text_field<'v>(input: &'v Value, name: &str) -> &'v str {
     input.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Runs work that waits for the disk away from the async threads.
+/// Runs work that waits for the disk away from the async threads. Where there is only one of those, as in tests under a
+/// simulated clock, it is done in place: the same life goes the same way again.
 pub(crate) async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
+    if tokio::runtime::Handle::current().runtime_flavor() == tokio::runtime::RuntimeFlavor::CurrentThread {
+        return work();
+    }
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(panic) => Err(format!("the tool failed inside: {panic}")),

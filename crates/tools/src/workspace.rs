@@ -4,7 +4,7 @@
 use std::{
     fs::File,
     io::Read,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     path::{Component, Path, PathBuf},
 };
 
@@ -115,6 +115,27 @@ impl Workspace {
         Ok(Place { folder, missing, name: name.to_owned() })
     }
 
+    /// Where a file really is, relative to the workspace; `None` where that is its path.
+    pub(crate) fn real(&self, place: &Place, path: &Inside) -> Option<String> {
+        let of = |fd: &OwnedFd| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok();
+        let (root, folder) = (of(&self.folder)?, of(&place.folder)?);
+        let mut real = folder.strip_prefix(&root).ok()?.to_owned();
+        real.extend(place.missing.iter().chain([&place.name]));
+        let real = real.to_str()?;
+        (real != path.as_str()).then(|| real.to_owned())
+    }
+
+    /// Takes a folder away if it is there, is no symlink and is empty.
+    pub(crate) fn remove_empty_folder(&self, path: &Inside) {
+        if let Ok(place) = self.place(path)
+            && place.missing.is_empty()
+            && self.real(&place, path).is_none()
+        {
+            // One that holds something is somebody's.
+            let _ = rustix::fs::unlinkat(&place.folder, place.name.as_str(), AtFlags::REMOVEDIR);
+        }
+    }
+
     /// The kernel keeps the path beneath the workspace while it walks it.
     fn resolve(&self, below: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let rules = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -158,6 +179,13 @@ pub(crate) struct Found {
 }
 
 impl Place {
+    /// The folders that would have to be made for it, relative to the workspace, the outer ones first.
+    pub(crate) fn missing_folders<'p>(&self, path: &'p Inside) -> impl Iterator<Item = String> + use<'p> {
+        let (parents, _) = path.split();
+        let first = parents.len() + 1 - self.missing.len();
+        (first..=parents.len()).map(move |depth| parents[..depth].join("/"))
+    }
+
     /// What tells two places apart, whatever path led to them.
     pub(crate) fn identity(&self) -> Result<(u64, u64, String), String> {
         let stat = rustix::fs::fstat(&self.folder).map_err(|error| error.to_string())?;

@@ -57,5 +57,5 @@ fn plan(workspace: &Workspace, input: &Value) -> Result<Vec<Change>, String> {
     }
     let path = workspace.inside(text_field(input, "path"))?;
     let before = workspace.place(&path)?.current(&path)?;
-    Ok(vec![Change { path, before, after: Some(content.as_bytes().to_vec()), executable: false }])
+    Ok(vec![Change::new(path, before, Some(content.as_bytes().to_vec()))])
 }

@@ -17,7 +17,7 @@ use crate::{
     session::{
         ANSWERED_MAX, Answered, Attempts, Call, CallState, Compaction, GRANTS_MAX, KEY_KEPT_MS, KeyRecord, LastOutput,
         Life, Lost, Origin, Phase, QueuedTurn, Review, SETTLED_MAX, Seed, Session, Settings, SettledTurn, Stop, Turn,
-        TurnStatus, key_name,
+        TurnStatus, Written, key_name,
     },
     time::Timestamp,
     tool::{CallClass, Outcome, ToolCall, ToolKind},
@@ -59,6 +59,8 @@ impl Session {
             total: Spent::default(),
             children: Vec::new(),
             attachments: Vec::new(),
+            checkpoints: VecDeque::new(),
+            restoring: None,
             forked_from: None,
             lost: None,
             keys: Arc::default(),
@@ -186,6 +188,10 @@ impl Session {
             Body::ChildStarted(child) => self.children.push(child.child),
             Body::ChildWaiting(_) => {}
             Body::EventLost(lost) => Lost::add(&mut self.lost, seq, &lost.reason),
+            Body::CheckpointCreated(checkpoint) => self.keep_checkpoint(checkpoint, turn, seq),
+            Body::UndoRequested(undo) => self.begin_undo(undo, seq),
+            Body::RestoreStarted(started) => self.begin_restore(started),
+            Body::WorkspaceRestored(restored) => self.end_undo(restored),
             Body::ChildSettled(child) => {
                 self.children.retain(|id| *id != child.child);
                 match child.cost_micro_usd {
@@ -212,6 +218,8 @@ impl Session {
         self.keys = Arc::default();
         self.children.clear();
         self.compaction = None;
+        // It goes on over there; here the files tell whether the turn can still be taken back.
+        self.restoring = None;
         self.grants.clear();
         self.answered.clear();
         self.with_turn(|turn| {
@@ -229,6 +237,7 @@ impl Session {
     fn end(&mut self, life: Life, seq: u64) {
         self.life = life;
         self.compaction = None;
+        self.restoring = None;
         while let Some(queued) = self.queue.front().map(|queued| queued.id) {
             self.settle(Some(queued), TurnStatus::Cancelled, seq);
         }
@@ -349,6 +358,7 @@ impl Session {
             auto_resumes: 0,
             compactions: 0,
             too_long: None,
+            written: Written::default(),
         });
     }
 
@@ -556,6 +566,7 @@ impl Turn {
         if started.run == 1 {
             self.spent.tool_calls += 1;
         }
+        self.written.commands |= started.kind != ToolKind::Read && started.intent.is_empty();
         self.with_call(started.tool_call_id, |call| {
             call.state = CallState::Started { intent: started.intent.clone() };
             call.runs = started.run;
@@ -565,6 +576,9 @@ impl Turn {
     fn end_call(&mut self, done: &ToolCallCompleted) {
         let ok = done.result.ok;
         let kind = self.call(done.tool_call_id).map(|call| call.call.kind);
+        if let Some(call) = self.calls.iter().find(|call| call.call.id == done.tool_call_id) {
+            self.written.take_end(call, done);
+        }
         self.with_call(done.tool_call_id, |call| call.state = CallState::Done { ok });
         if done.outcome == Outcome::Finished {
             self.auto_resumes = 0;
@@ -591,6 +605,11 @@ impl Turn {
         self.spent.active_ms = self.spent.active_ms.saturating_add(cut.active_ms);
         self.phase = Phase::Interrupted;
         for classed in &cut.calls {
+            if let Some(call) = self.calls.iter().find(|call| call.call.id == classed.tool_call_id)
+                && classed.class == CallClass::Unknown
+            {
+                self.written.take_unknown(call);
+            }
             self.with_call(classed.tool_call_id, |call| {
                 call.state = match (classed.class, call.call.kind) {
                     // Nothing happened, or running it twice does no harm: it starts again.

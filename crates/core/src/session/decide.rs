@@ -18,6 +18,7 @@ mod flow;
 mod fork;
 mod recover;
 mod review;
+mod undo;
 mod work;
 
 use work::Gone;
@@ -77,7 +78,11 @@ impl Session {
             Input::TimeUp { turn } => self.time_up(turn, moment),
             Input::Woke { call } => self.approval_expired(call, moment),
             Input::WorkGone { turn, left, took, cut } => self.work_gone(turn, Gone { left, took, cut }, moment),
-            Input::Recover { classes, partial, seen } => Ok(self.recover(&classes, partial, seen, moment)),
+            Input::RestorePrepared { undo, prepared } => self.restore_prepared(undo, prepared, moment),
+            Input::RestoreDone { undo, done } => self.restore_done(undo, done, moment),
+            Input::Recover { classes, restore, partial, seen } => {
+                Ok(self.recover(&classes, restore, partial, seen, moment))
+            }
             Input::Expire { idle_ms } => self.expire(idle_ms, moment),
         }
     }

@@ -3,7 +3,7 @@
 use crate::{
     ids::{CallId, TurnId},
     policy::{PatchReview, RuleAction},
-    session::{Attempts, Call, CallState, Life, Phase, Review, Session, Turn},
+    session::{Attempts, Call, CallState, Life, Phase, RestoringPhase, Review, Session, Turn},
     time::Timestamp,
     tool::{ToolKind, VerifySource},
 };
@@ -53,6 +53,14 @@ pub enum Effect {
     ReportGone {
         turn: TurnId,
     },
+    /// Finds out whether a turn's changes can be taken back, without touching a file. The undo is named by its event.
+    PrepareRestore {
+        undo: u64,
+    },
+    /// Takes them back.
+    RestoreWorkspace {
+        undo: u64,
+    },
 }
 
 /// Who looks at a change before it is made.
@@ -74,6 +82,10 @@ impl Session {
         wanted.extend(self.compacting().map(|compaction| Effect::Compact {
             attempt: compaction.attempts.made + 1,
             not_before: compaction.attempts.not_before,
+        }));
+        wanted.extend(self.restoring.as_ref().map(|restoring| match restoring.phase {
+            RestoringPhase::Preparing => Effect::PrepareRestore { undo: restoring.undo },
+            RestoringPhase::Started { .. } => Effect::RestoreWorkspace { undo: restoring.undo },
         }));
         wanted
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{
     command::Verdict,
     context::{ChatMessage, Voice},
-    event::{Body, CallOrigin, Event, ToolCallStarted},
+    event::{Body, CallOrigin, Event, RestoreOutcome, ToolCallStarted},
     ids::{CallId, MessageId, TurnId},
     policy::{PatchReview, RuleAction, Scope},
     session::{CallState, Effect, Life, Phase, Session},
@@ -50,6 +50,9 @@ pub struct Laws {
     taken_in: BTreeSet<MessageId>,
     delivered: BTreeSet<MessageId>,
     last_output: u64,
+    /// Turns that changed files, by the event that tells what.
+    checkpoints: BTreeMap<TurnId, u64>,
+    undone: BTreeSet<TurnId>,
     ended: bool,
 }
 
@@ -67,6 +70,8 @@ impl Laws {
             taken_in: BTreeSet::new(),
             delivered: BTreeSet::new(),
             last_output: 0,
+            checkpoints: BTreeMap::new(),
+            undone: BTreeSet::new(),
             ended: false,
         }
     }
@@ -90,6 +95,7 @@ impl Laws {
             Body::TurnQueued(_) => assert!(self.queued.insert(event.turn_id.unwrap()), "a turn is queued once"),
             Body::TurnStarted(started) => {
                 assert_eq!(self.open, None, "one turn at a time");
+                assert_eq!(self.state.restoring, None, "no turn works while files are put back");
                 self.open = event.turn_id;
                 self.queued.remove(&event.turn_id.unwrap());
                 self.taken_in.extend(started.messages.iter().map(|message| message.id));
@@ -185,7 +191,38 @@ impl Laws {
             Body::BudgetReached(reached) => {
                 assert!(reached.reached.used >= reached.reached.limit, "a budget is reached when it is used up");
             }
+            Body::CheckpointCreated(_) => {
+                assert_eq!(event.turn_id, self.open, "a checkpoint comes before its turn's end");
+                assert!(self.checkpoints.insert(event.turn_id.unwrap(), event.seq).is_none(), "and once");
+            }
+            Body::UndoRequested(undo) => {
+                assert_eq!(
+                    (self.open, &self.state.restoring),
+                    (None, &None),
+                    "files are put back when nothing else runs"
+                );
+                assert_eq!(
+                    self.checkpoints.get(&undo.turn_id),
+                    Some(&undo.checkpoint_seq),
+                    "of a turn with a checkpoint"
+                );
+                assert!(!self.undone.contains(&undo.turn_id), "and only once");
+            }
+            Body::RestoreStarted(started) => {
+                assert_eq!(self.state.restoring.as_ref().map(|one| one.turn), Some(started.turn_id));
+            }
+            Body::WorkspaceRestored(restored) => {
+                assert_eq!(
+                    self.state.restoring.as_ref().map(|one| one.turn),
+                    Some(restored.turn_id),
+                    "one end for each"
+                );
+                if restored.outcome == RestoreOutcome::Restored {
+                    self.undone.insert(restored.turn_id);
+                }
+            }
             Body::SessionCompleted(_) | Body::SessionCanceled(_) | Body::SessionExpired(_) => {
+                assert_eq!(self.state.restoring, None, "a session ends when its files are at rest");
                 assert_eq!(self.open, None, "a session ends when no turn is open");
                 assert!(self.queued.is_empty(), "a session ends when none waits");
                 self.ended = true;
@@ -316,8 +353,11 @@ impl Laws {
     /// An open turn that goes on wants something or waits for a person.
     fn nothing_hangs(&self, session: &Session) {
         let Some(turn) = &session.turn else {
-            assert!(session.queue.is_empty(), "none waits when none is open");
-            assert!(session.wanted().iter().all(is_compact), "only a summary is made when no turn is open");
+            assert!(session.queue.is_empty() || session.restoring.is_some(), "none waits when none is open");
+            let beside = |effect: &Effect| is_compact(effect) || is_restore(effect);
+            assert!(session.wanted().iter().all(beside), "only a summary or an undo is made when no turn is open");
+            let restores = session.wanted().iter().filter(|effect| is_restore(effect)).count();
+            assert_eq!(restores, usize::from(session.restoring.is_some()), "an undo under way goes on");
             return;
         };
         let waits = turn.calls.iter().any(|call| matches!(call.state, CallState::Waiting { .. }));
@@ -385,6 +425,10 @@ impl Laws {
 
 fn is_work(effect: &Effect) -> bool {
     !matches!(effect, Effect::TimeUp { .. })
+}
+
+fn is_restore(effect: &Effect) -> bool {
+    matches!(effect, Effect::PrepareRestore { .. } | Effect::RestoreWorkspace { .. })
 }
 
 fn is_compact(effect: &Effect) -> bool {

@@ -23,6 +23,7 @@ mod review;
 mod show;
 mod steps;
 mod turns;
+mod undo;
 mod update_end;
 mod verification;
 mod wire;

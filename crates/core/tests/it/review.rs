@@ -14,9 +14,8 @@ use crate::{case::case, steps::*};
 
 /// Another change than the one that was shown.
 fn drifted() -> Intent {
-    let change =
-        FileChange { path: "a.txt".into(), before: Some("else".into()), after: None, old_bytes: None, mode: None };
-    Intent { files: vec![change] }
+    let change = FileChange { path: "a.txt".into(), before: Some("else".into()), ..FileChange::default() };
+    Intent { files: vec![change], folders: vec![] }
 }
 
 #[test]
@@ -45,7 +44,7 @@ fn a_yes_is_for_the_change_that_was_shown() {
     case("the file changed meanwhile: the model reads it again")
         .reviewing(Request)
         .given([say("hi"), asks([write("w1")]), prepared("w1"), approve("w1")])
-        .when(prepared_as("w1", drifted()))
+        .when(prepared_with("w1", drifted()))
         .then(&["tool_call_completed w1 not_run failed"], &["CallModel 2.1"]);
     let asks_too = case("a yes without the change, then a reviewer that fails: nobody is asked twice");
     asks_too
@@ -63,7 +62,7 @@ fn a_yes_is_for_the_change_that_was_shown() {
         .reviewing(Request)
         .given([say("hi"), asks([write("w1")]), prepared("w1"), approve_for(Scope::Session, "w1"), prepared("w1")])
         .given([done("w1"), asks([write("w2")])])
-        .when(prepared_as("w2", drifted()))
+        .when(prepared_with("w2", drifted()))
         .then(&["tool_call_started w2 run 1"], &["RunTool w2 run 1"]);
 }
 
@@ -117,7 +116,7 @@ fn a_model_approves_or_sends_back() {
         .then(&["tool_call_started w1 run 1"], &["RunTool w1 run 1"]);
     shown()
         .given([reviewed("w1", Verdict::Approve)])
-        .when(prepared_as("w1", drifted()))
+        .when(prepared_with("w1", drifted()))
         .then(&["review_started w1"], &["ReviewChange w1.1"]);
     let back = shown().when(reviewed("w1", Verdict::Deny));
     let back = back.then(&["review_completed w1 deny", "tool_call_completed w1 not_run failed"], &["CallModel 2.1"]);

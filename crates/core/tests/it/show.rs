@@ -132,6 +132,17 @@ impl World {
             Body::BudgetReached(data) => show_breach(&data.reached),
             Body::BudgetRaised(_) => String::new(),
             Body::ChildStarted(_) | Body::ChildWaiting(_) | Body::ChildSettled(_) => String::new(),
+            Body::CheckpointCreated(data) => {
+                let paths: Vec<&str> = data.files.iter().map(|file| file.path.as_str()).collect();
+                format!("{turn} {}", paths.join(","))
+            }
+            Body::UndoRequested(data) => format!("{} at {}", self.show_turn(data.turn_id), data.checkpoint_seq),
+            Body::RestoreStarted(data) => self.show_turn(data.turn_id),
+            Body::WorkspaceRestored(data) => {
+                let refused: Vec<&str> = data.refused.iter().map(|file| file.path.as_str()).collect();
+                let paths = data.restored.iter().map(String::as_str).chain(refused).collect::<Vec<_>>().join(",");
+                format!("{} {} {paths}", self.show_turn(data.turn_id), word(&data.outcome))
+            }
         };
         format!("{} {rest}", event.body.wire_type()).trim_end().to_owned()
     }
@@ -155,6 +166,8 @@ impl World {
             Effect::TimeUp { at, .. } => format!("TimeUp {}", after(self.now(), *at)),
             Effect::Wake { call, at } => format!("Wake {} {}", call_name(*call), after(self.now(), *at)),
             Effect::ReportGone { turn } => format!("ReportGone {}", self.show_turn(*turn)),
+            Effect::PrepareRestore { undo } => format!("PrepareRestore {undo}"),
+            Effect::RestoreWorkspace { undo } => format!("RestoreWorkspace {undo}"),
         }
     }
 
@@ -171,6 +184,7 @@ impl World {
             Answer::Canceling { turn_id } => format!("canceling {}", self.show_turn(*turn_id)),
             Answer::Updated { seq } => format!("updated {seq}"),
             Answer::Attached { attachment } => format!("attached {}", attachment.r#ref),
+            Answer::Undoing { turn_id, seq } => format!("undoing {} {seq}", self.show_turn(*turn_id)),
             Answer::Compacting { seq } => format!("compacting {seq}"),
             Answer::Ended { status } => format!("ended {status}"),
         }

@@ -108,6 +108,24 @@ fn sample(wire_type: &str) -> Value {
             "reason": {"kind": "server", "message": "no"}, "usage": {"input_tokens": 1, "output_tokens": 2},
             "cost_micro_usd": 3, "retry_at": "2025-01-01T00:00:01.000Z",
         }),
+        "checkpoint_created" => json!({
+            "workspace_path": "/w", "started_at": time, "files": [{
+                "path": "d/a", "before": "b", "after": null, "old_bytes": "artifacts/o", "mode": 420, "mode_after": 420,
+                "real": "e/a",
+            }],
+            "folders": ["d"], "unknown": [{"tool_call_id": call, "name": "write_file", "paths": ["x"]}],
+            "commands": true, "incomplete": true, "secrets": ["A"],
+        }),
+        "undo_requested" => json!({"turn_id": "turn_01JGFJJZ00041061050R3GG28A", "checkpoint_seq": 4}),
+        "restore_started" => json!({
+            "turn_id": "turn_01JGFJJZ00041061050R3GG28A", "intent": {"files": [{"path": "a", "before": null, "after": "b"}]},
+            "not_undone": ["log"], "more_not_undone": true,
+        }),
+        "workspace_restored" => json!({
+            "turn_id": "turn_01JGFJJZ00041061050R3GG28A", "outcome": "refused", "restored": ["a"],
+            "refused": [{"path": "a", "why": "w"}], "not_undone": ["log"], "more_not_undone": true,
+            "unknown": [{"tool_call_id": call, "name": "write_file", "paths": ["x"]}],
+        }),
         other => panic!("no sample of {other}: add one"),
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use futures::FutureExt;
 use tenure_core::{
-    command::{Input, ModelOutput, Partial},
+    command::{FailedRestore, Input, ModelOutput, Partial},
     context::{ModelRequest, Purpose, RequestMeta, Transcript},
     event::{CompactTrigger, ContextSeeded, SeedSource},
     ids::{CallId, TurnId},
@@ -35,6 +35,7 @@ use crate::{
     model_call::{Bill, ModelCall},
     redaction::redacted,
     tool_call::{CallOfTool, Prepared},
+    undo::whole,
 };
 
 /// How long stopped work is waited for; tools give up and name what is left before that.
@@ -97,6 +98,9 @@ impl Warm {
             Effect::TimeUp { turn, .. } => self.time_up(turn).await,
             Effect::Wake { call, .. } => self.tell(Input::Woke { call }).await,
             Effect::ReportGone { turn } => self.report_gone(turn).await,
+            Effect::PrepareRestore { undo } | Effect::RestoreWorkspace { undo } => {
+                self.start_restore(effect, undo).await
+            }
         }
     }
 
@@ -163,7 +167,9 @@ impl Warm {
             | Effect::ReviewChange { .. }
             | Effect::TimeUp { .. }
             | Effect::Wake { .. }
-            | Effect::ReportGone { .. } => "a model call".to_owned(),
+            | Effect::ReportGone { .. }
+            | Effect::PrepareRestore { .. }
+            | Effect::RestoreWorkspace { .. } => "a model call".to_owned(),
         }
     }
 
@@ -519,7 +525,10 @@ fn turn_of(effect: &Effect) -> Option<TurnId> {
         | Effect::RunTool { turn, .. }
         | Effect::TimeUp { turn, .. }
         | Effect::ReportGone { turn } => Some(*turn),
-        Effect::Compact { .. } | Effect::Wake { .. } => None,
+        Effect::Compact { .. }
+        | Effect::Wake { .. }
+        | Effect::PrepareRestore { .. }
+        | Effect::RestoreWorkspace { .. } => None,
     }
 }
 
@@ -566,6 +575,10 @@ fn broken(effect: Effect) -> Option<Input> {
         Effect::Compact { attempt, .. } => {
             let fault = Fault::new(FaultKind::Malformed, why);
             Some(Input::CompactFailed { attempt, fault, partial: Partial::default() })
+        }
+        Effect::PrepareRestore { undo } => Some(Input::RestorePrepared { undo, prepared: Err(vec![whole(why)]) }),
+        Effect::RestoreWorkspace { undo } => {
+            Some(Input::RestoreDone { undo, done: Err(FailedRestore::InPart(vec![whole(why)])) })
         }
         Effect::TimeUp { .. } | Effect::Wake { .. } | Effect::ReportGone { .. } => None,
     }

@@ -35,9 +35,12 @@ impl Warm {
     async fn try_recover(&mut self) -> Result<(), Error> {
         let state = self.state.clone();
         let Some(turn) = &state.turn else {
-            return match state.queue.is_empty() && state.compaction.is_none() {
+            return match state.queue.is_empty() && state.compaction.is_none() && state.restoring.is_none() {
                 true => Ok(()),
-                false => self.tell_recovered(Vec::new(), Partial::default(), None).await,
+                false => {
+                    let restore = self.restore_class().await?;
+                    self.tell_recovered(Vec::new(), restore, Partial::default(), None).await
+                }
             };
         };
         let (shown, seen) = load::shown(&*self.shared.parts.store, self.id, turn).await?;
@@ -53,7 +56,7 @@ impl Warm {
             return Ok(());
         }
         let (classes, partial) = (self.classes(turn).await, self.shown.so_far());
-        self.tell_recovered(classes, partial, seen).await?;
+        self.tell_recovered(classes, None, partial, seen).await?;
         self.shown.clear();
         Ok(())
     }
@@ -61,11 +64,12 @@ impl Warm {
     async fn tell_recovered(
         &mut self,
         classes: Vec<(CallId, CallClass)>,
+        restore: Option<CallClass>,
         shown: Partial,
         seen: Option<Timestamp>,
     ) -> Result<(), Error> {
         let partial = Partial { cost: self.untold(), ..shown };
-        match self.commit(Input::Recover { classes, partial, seen }).await {
+        match self.commit(Input::Recover { classes, restore, partial, seen }).await {
             Ok(_) | Err(Error::Refused(_)) => Ok(()),
             Err(error) => Err(error),
         }

@@ -18,6 +18,7 @@ mod simulation;
 mod steps;
 mod subscriptions;
 mod turn;
+mod undo;
 mod vendors;
 mod verification;
 

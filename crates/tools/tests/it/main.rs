@@ -2,10 +2,12 @@
 
 mod apply_patch;
 mod crash;
+mod edit_file;
 mod fuzz;
 mod paths;
 mod processes;
 mod read_file;
+mod restore;
 mod rig;
 mod shell;
 mod sweep;

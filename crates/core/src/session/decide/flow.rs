@@ -258,13 +258,14 @@ impl Draft<'_> {
         }
         let Some(last) = &turn.last_output else { return };
         let (message_id, spent, cost_micro_usd) = (last.message_id, turn.spent, turn.spent.cost());
+        self.checkpoint();
         self.emit_in_turn(Actor::AGENT, TurnCompleted { message_id, spent, cost_micro_usd, verification });
         self.start_queued();
     }
 
     /// The next turn of the queue starts as soon as none is open.
     pub(super) fn start_queued(&mut self) {
-        if self.state.life != Life::Open || self.state.turn.is_some() {
+        if self.state.life != Life::Open || self.state.turn.is_some() || self.state.restoring.is_some() {
             return;
         }
         let Some(next) = self.state.queue.front().cloned() else { return };

@@ -18,6 +18,7 @@ impl Session {
     pub(super) fn recover(
         &self,
         classes: &[(CallId, CallClass)],
+        restore: Option<CallClass>,
         partial: Partial,
         seen: Option<Timestamp>,
         moment: &mut Moment,
@@ -25,6 +26,7 @@ impl Session {
         let mut draft = Draft::new(self, moment);
         let cut_summary = draft.cut_compaction(partial.cost);
         let cut_review = draft.cut_review(partial.cost);
+        draft.cut_restore(restore);
         let Some(turn) = &self.turn else {
             draft.start_queued();
             return draft.done();

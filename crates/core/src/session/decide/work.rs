@@ -197,6 +197,7 @@ impl Draft<'_> {
                 self.close_calls("the budget was used up", took);
                 let Some(turn) = &self.state.turn else { return };
                 let (spent, cost_micro_usd) = (turn.spent, turn.spent.cost());
+                self.checkpoint();
                 self.emit_in_turn(Actor::POLICY, TurnExpired { reached, spent, cost_micro_usd });
                 self.start_queued();
             }
@@ -204,6 +205,7 @@ impl Draft<'_> {
                 self.close_calls("the turn was canceled", took);
                 let Some(turn) = &self.state.turn else { return };
                 let (spent, cost_micro_usd) = (turn.spent, turn.spent.cost());
+                self.checkpoint();
                 let canceled = TurnCanceled { reason: reason.clone(), left, spent, cost_micro_usd };
                 self.emit_in_turn(Actor::SYSTEM, canceled);
                 match end_session {

@@ -80,7 +80,7 @@ impl Record {
             }
             Body::EventLost(_) => faults.need(false, || format!("event {seq} was lost")),
             Body::SessionCompleted(_) | Body::SessionCanceled(_) | Body::SessionExpired(_) | Body::SessionFailed(_) => {
-                let rests = self.open.is_none() && self.queued.is_empty();
+                let rests = self.open.is_none() && self.queued.is_empty() && self.undoing.is_none();
                 faults.need(rests, || format!("the session ends at event {seq} with turns left"));
                 (self.ended, self.compaction) = (true, None);
             }
@@ -103,6 +103,7 @@ impl Record {
                 self.take_messages(&started.messages, again, seq, faults);
                 let open = self.open.as_ref().map(|open| open.id);
                 faults.need(open.is_none(), || format!("event {seq} starts {turn} beside {open:?}"));
+                faults.need(self.undoing.is_none(), || format!("event {seq} starts {turn} while files are put back"));
                 self.open = Some(Open::new(turn));
                 self.compacted_in_vain = 0;
             }
@@ -118,6 +119,12 @@ impl Record {
             }
             Body::CompactionStarted(_) | Body::ContextCompacted(_) | Body::CompactionFailed(_) => {
                 self.take_compaction(event, faults);
+            }
+            Body::CheckpointCreated(_)
+            | Body::UndoRequested(_)
+            | Body::RestoreStarted(_)
+            | Body::WorkspaceRestored(_) => {
+                self.take_undo(event, faults);
             }
             Body::SessionCreated(_)
             | Body::ContextSeeded(_)

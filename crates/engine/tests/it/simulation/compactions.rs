@@ -27,7 +27,7 @@ pub struct Compaction {
 impl Record {
     /// Nothing is left to do.
     pub fn rests(&self) -> bool {
-        self.open.is_none() && self.queued.is_empty() && self.compaction.is_none()
+        self.open.is_none() && self.queued.is_empty() && self.compaction.is_none() && self.undoing.is_none()
     }
 
     /// The open turn waits for a summary.

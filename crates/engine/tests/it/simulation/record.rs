@@ -105,6 +105,9 @@ pub struct Record {
     pub compaction: Option<Compaction>,
     /// Compactions of the policy since the last reply.
     pub compacted_in_vain: u32,
+    /// Turns that changed something, and whether that was taken back.
+    pub checkpoints: BTreeMap<TurnId, bool>,
+    pub undoing: Option<TurnId>,
     pub attachments: BTreeSet<String>,
     pub keys: BTreeMap<(String, String), KeyUsed>,
     /// First and last event of the one decision that each command led to.
@@ -148,6 +151,8 @@ impl Record {
             newest: None,
             compaction: None,
             compacted_in_vain: 0,
+            checkpoints: BTreeMap::new(),
+            undoing: None,
             attachments: BTreeSet::new(),
             keys: BTreeMap::new(),
             decisions: HashMap::new(),

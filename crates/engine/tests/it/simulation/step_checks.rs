@@ -222,15 +222,12 @@ impl Record {
         faults.need(call.outcome.is_none(), || format!("event {seq} is a second result of {}", done.tool_call_id));
         faults.need(call.turn == open.id, || format!("event {seq} is of a call of another turn"));
         let runs = call.intents > 0 && !call.cut;
+        let limit = done.result.error.as_deref().is_some_and(|error| error.contains("time limit was reached"));
+        let timed_out = limit && self.budgets.max_duration_ms.is_some();
         let fits = match done.outcome {
             Outcome::Finished => runs && call.gave.as_deref() == Some(&joined_text(&done.result.parts)),
             Outcome::Unknown => call.cut && call.kind != ToolKind::Read,
-            // At its time limit a turn stops what runs, and says so next.
-            Outcome::Canceled => {
-                let told = open.stopping || open.interrupted;
-                open.time_up |= !told;
-                runs && (told || self.budgets.max_duration_ms.is_some())
-            }
+            Outcome::Canceled => runs && (open.stopping || open.interrupted || timed_out),
             // A read that was cut and not run again counts as not run.
             Outcome::NotRun => call.intents == 0 || (call.cut && call.kind == ToolKind::Read),
         };

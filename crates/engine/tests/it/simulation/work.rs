@@ -10,7 +10,7 @@ use tenure_core::{
     ids::{CallId, SessionId, TurnId},
     message::{Part, joined_text},
     model::{Fault, FaultKind, MicroUsd, StopReason, Usage},
-    tool::{Intent, ToolKind, ToolResult, ToolSpec, VerifyPlan},
+    tool::{FileChange, Intent, ToolKind, ToolResult, ToolSpec, VerifyPlan},
 };
 use tenure_models::{Model, ModelEvent, Patience, Registry, scripted::ScriptedModel, tokens};
 use tenure_tools::{CallContext, Invoked, Tool};
@@ -233,6 +233,12 @@ impl Tool for LifeTool {
         tokio::time::sleep(Duration::from_millis(input["ms"].as_u64().unwrap_or(0) / 10)).await;
         match input["ms"].as_u64() {
             Some(400) => Err("this file cannot be written".into()),
+            // There is no workspace: files cannot be put back there, and folders are not in the way.
+            Some(ms) if ms.is_multiple_of(2) => Ok(Intent { files: vec![], folders: vec![format!("made{}", ms % 5)] }),
+            Some(ms) if ms.is_multiple_of(5) => {
+                let (path, after) = (format!("file{}", ms % 5), Some("0".repeat(64)));
+                Ok(Intent { files: vec![FileChange { path, after, ..FileChange::default() }], folders: vec![] })
+            }
             _ => Ok(Intent::default()),
         }
     }
