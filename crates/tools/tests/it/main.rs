@@ -2,11 +2,16 @@
 
 mod apply_patch;
 mod crash;
+mod diagram;
+mod fetch_url;
 mod fuzz;
+mod git_status;
 mod paths;
 mod processes;
 mod read_file;
+mod repo_tree;
 mod rig;
+mod search;
 mod shell;
 mod sweep;
 mod verify;
