@@ -172,6 +172,16 @@ pub struct Tools {
 #[serde(try_from = "FetchPrivateForm")]
 pub struct FetchPrivate(pub PrivateAddresses);
 
+impl FetchPrivate {
+    pub fn shown(&self) -> Value {
+        match &self.0 {
+            PrivateAddresses::Refused => false.into(),
+            PrivateAddresses::Allowed => true.into(),
+            PrivateAddresses::Only(networks) => networks.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected true, false or a list of addresses and networks")]
 enum FetchPrivateForm {

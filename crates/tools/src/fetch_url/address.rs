@@ -38,6 +38,12 @@ pub struct Network {
 #[error("'{0}' is no address and no network; write it like 127.0.0.1, 192.168.1.0/24 or fd00::/8")]
 pub struct BadNetwork(String);
 
+impl std::fmt::Display for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
 impl FromStr for Network {
     type Err = BadNetwork;
 
