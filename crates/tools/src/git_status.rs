@@ -124,9 +124,10 @@ impl Git<'_> {
         let own =
             ["config", "--no-includes", "-z", "--list", "--file"].map(OsString::from).into_iter().chain([file.into()]);
         let own = self.run(own.collect(), vec![], NAMES_BYTES_MAX).await?;
-        if own.end != End::Code(0) {
+        if matches!(own.end, End::Code(1..)) {
             return Err(format!("the settings of the repository cannot be read: {}", own.complaint));
         }
+        self.succeeded(&own)?;
         let users = ["config", "--global", "--includes", "-z", "--list"].map(OsString::from).to_vec();
         // Somebody without settings of their own is told so by a code.
         let users = self.run(users, vec![], NAMES_BYTES_MAX).await?;

@@ -27,13 +27,8 @@ gaps! {
     "mcp: /mcp" => |d, _| path_is_unknown(d, "/mcp".into());
     "review: patch_review request" => |d, _| review_is_refused(d, "request");
     "review: patch_review auto" => |d, _| review_is_refused(d, "auto");
-    "tools: repo_tree" => |d, _| tool_is_unknown(d, "repo_tree");
     "tools: repo_map" => |d, _| tool_is_unknown(d, "repo_map");
-    "tools: search" => |d, _| tool_is_unknown(d, "search");
-    "tools: git_status" => |d, _| tool_is_unknown(d, "git_status");
     "tools: edit_file" => |d, _| tool_is_unknown(d, "edit_file");
-    "tools: diagram" => |d, _| tool_is_unknown(d, "diagram");
-    "tools: fetch_url" => |d, _| tool_is_unknown(d, "fetch_url");
     "context: the repository context bundle beside AGENTS.md" => |d, _| only_agents_md_is_seeded(d);
 }
 
@@ -129,7 +124,8 @@ async fn what_is_not_a_gap_is_there() {
         let got = daemon.send(daemon.request(method, &path)).await;
         assert!(!["unknown_path", "wrong_method"].contains(&got.code()), "{method} {path}: {got:?}");
     }
-    for tool in ["read_file", "write_file", "apply_patch", "shell", "verify"] {
+    let reading = ["repo_tree", "read_file", "search", "git_status"];
+    for tool in reading.into_iter().chain(["write_file", "apply_patch", "shell", "verify", "diagram", "fetch_url"]) {
         assert!(!tool_is_unknown(&daemon, tool).await, "{tool}");
     }
 }

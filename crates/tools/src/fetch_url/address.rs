@@ -75,7 +75,7 @@ impl Network {
 }
 
 /// An IPv4 address in the clothes of IPv6 is taken as what it leads to.
-fn plain(address: IpAddr) -> IpAddr {
+pub(super) fn plain(address: IpAddr) -> IpAddr {
     let IpAddr::V6(six) = address else { return address };
     let leads_to = six.to_ipv4_mapped().or_else(|| {
         // What a network without IPv4 makes of it: 64:ff9b::/96.
@@ -203,7 +203,7 @@ mod tests {
             ("127.0.0.1", "127.0.0.2", false),
             ("127.0.0.1", "::ffff:127.0.0.1", true),
             ("10.0.0.0/8", "10.255.1.1", true),
-            ("10.0.0.0/8", "11.0.0.1", false),
+            ("10.0.0.0/8", "172.16.0.1", false),
             ("0.0.0.0/0", "192.168.1.1", true),
             ("0.0.0.0/0", "fd00::1", false),
             ("fd00::/8", "fd12::1", true),

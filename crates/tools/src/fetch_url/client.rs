@@ -14,7 +14,11 @@ use reqwest::{
     redirect::Policy,
 };
 
-use super::{FETCH_BYTES_MAX, FETCH_TIME_MAX, REDIRECTS_MAX, address::PrivateAddresses, page};
+use super::{
+    FETCH_BYTES_MAX, FETCH_TIME_MAX, REDIRECTS_MAX,
+    address::{PrivateAddresses, plain},
+    page,
+};
 
 const WANTED: &str = "text/html, text/markdown, text/plain, application/json, application/xhtml+xml, */*;q=0.5";
 /// A NUL byte this early marks what is no text.
@@ -125,7 +129,7 @@ impl Resolve for Checked {
 struct Shut(IpAddr);
 
 fn refused(url: &Url, address: IpAddr) -> String {
-    let host = url.host_str().unwrap_or_default();
+    let (host, address) = (url.host_str().unwrap_or_default(), plain(address));
     let leads = if host.contains(&address.to_string()) { String::new() } else { format!(" ({host})") };
     format!(
         "{address}{leads} is not a public address and is not fetched from; the user can allow it with fetch_private \

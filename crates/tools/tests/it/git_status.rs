@@ -63,7 +63,7 @@ async fn status_diff_and_log_in_plain_words() {
         rig.text("git_status", json!({"what": "diff", "path": "src"})).await.starts_with("no tracked file differs")
     );
     let log = rig.text("git_status", json!({"what": "log"})).await;
-    assert!(log.contains(" 2026-01-02T03:04:05+00:00 Ann (HEAD -> main)\n    first commit"), "{log}");
+    assert!(log.contains(" 2026-01-02T03:04:05") && log.contains(" Ann (HEAD -> main)\n    first commit"), "{log}");
     git(&rig.workspace, &["commit", "-q", "-m", "second"]);
     assert!(!rig.text("git_status", json!({"what": "log", "count": 1})).await.contains("first commit"));
     assert!(!rig.text("git_status", json!({"what": "log", "path": "a.txt"})).await.contains("second"));
@@ -154,8 +154,7 @@ async fn stays_quiet(rig: &Rig, what: &str) {
 /// The same commands as a user would run them: shows that the trap works.
 fn springs(rig: &Rig, arguments: &[&str]) -> bool {
     let ran = rig.outside().join("ran");
-    let _ =
-        Command::new("git").args(arguments).current_dir(&rig.workspace).env("GIT_PAGER_IN_USE", "1").output().unwrap();
+    let _ = Command::new("git").args(arguments).current_dir(&rig.workspace).output().unwrap();
     std::fs::remove_file(ran).is_ok()
 }
 
@@ -176,7 +175,7 @@ async fn no_setting_of_a_repository_runs_a_program() {
         (&["filter.x.clean"], "* filter=x", &["status"]),
         (&["filter.x.process"], "* filter=x", &["status"]),
         (&["filter.x.smudge", "filter.x.clean"], "* filter=x", &["diff"]),
-        (&["core.pager", "pager.status", "pager.diff", "pager.log"], "", &["--paginate", "status"]),
+        (&["core.pager", "pager.status", "pager.diff", "pager.log"], "", &[]),
         (
             &[
                 "core.sshCommand",
@@ -271,7 +270,7 @@ async fn no_hook_included_setting_submodule_or_missing_object_runs_a_program() {
 
     // An object that would be fetched when it is missed.
     let rig = repository();
-    let remote = format!("ext::sh -c '{}'", trap(&rig));
+    let remote = format!("ext::touch {}", rig.outside().join("ran").display());
     let settings = [
         ("remote.o.url", remote.as_str()),
         ("remote.o.promisor", "true"),

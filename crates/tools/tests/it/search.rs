@@ -142,7 +142,8 @@ async fn it_finds_what_ripgrep_finds() {
             if text.contains("the whole is in") { String::from_utf8(blob.unwrap().to_vec()).unwrap() } else { text };
         rig.blobs.0.lock().unwrap().clear();
         let mut found: Vec<String> = vec![];
-        for block in text.split("\n\n") {
+        let blocks = text.split("\n\n").filter(|block| !block.starts_with("no line matches"));
+        for block in blocks {
             let (path, lines) = block.split_once('\n').unwrap();
             found.extend(lines.lines().map(|line| format!("{path}:{line}")));
         }
