@@ -95,5 +95,8 @@ fn copy(from: &Path, to: &Path, name: &str) -> io::Result<()> {
     }
     let mut copy = File::create_new(to.join(name))?;
     io::copy(&mut file.take(COPY_BYTES_MAX), &mut copy)?;
-    copy.flush()
+    copy.flush()?;
+    // A file that was changed in the second in which the index was written is compared by its content. Git knows that
+    // by the index's time.
+    copy.set_modified(metadata.modified()?)
 }

@@ -150,7 +150,7 @@ async fn redirections_are_followed_five_times() {
         ("/to-file", "only http and https are fetched"),
         ("/to-named", "a name or password"),
         ("/to-other", "127.0.0.2 is not a public address"),
-        ("/to-mapped", "127.0.0.2 is not a public address"),
+        ("/to-mapped", "127.0.0.2 ([::ffff:7f00:2]) is not a public address"),
     ] {
         let error = rig.error("fetch_url", json!({"url": server.url(path)})).await;
         assert!(error.contains(expected) && !error.contains("secret"), "{path}: {error}");

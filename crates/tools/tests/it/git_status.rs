@@ -382,6 +382,16 @@ async fn a_large_difference_is_bounded_and_kept_whole() {
     assert_eq!(rig.error("git_status", json!({})).await, "stopped");
 }
 
+/// Git tells such a change only by the index's own time, which a copy must have too.
+#[tokio::test]
+async fn a_change_of_the_same_size_in_the_same_second_is_seen() {
+    for _ in 0..5 {
+        let rig = repository();
+        rig.put("a.txt", "ONE\nTWO\n");
+        assert!(rig.text("git_status", json!({})).await.contains("a.txt (modified)"));
+    }
+}
+
 #[tokio::test]
 async fn it_changes_nothing() {
     let rig = repository();
