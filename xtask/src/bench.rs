@@ -11,6 +11,7 @@ mod options;
 mod provider;
 mod raw;
 mod report;
+mod search;
 mod sessions;
 mod stand;
 mod start;
@@ -89,6 +90,7 @@ const MEASURES: [Measure; options::SECTIONS.len()] = [
     turn::measure,
     turn::measure_late,
     tools::measure,
+    search::measure,
     deltas::measure,
     provider::measure,
     idle::measure,

@@ -16,6 +16,7 @@ use serde_json::Value;
 use tenure_core::{policy::Resume, redact::SECRET_BYTES_MIN};
 use tenure_engine::EngineConfig;
 use tenure_models::catalog::{CatalogConfig, ModelConfig, ProviderConfig};
+use tenure_tools::{BadNetwork, PrivateAddresses};
 
 use crate::{address, data, exit::Problem, hint, models};
 
@@ -53,6 +54,9 @@ defaults, the others are examples:
 
     #[aliases]                 # names of your own for models
     #small = "box/some-model"
+
+    [tools]
+    fetch_private = false      # true, or ["127.0.0.1", "10.0.0.0/8"]
 
     [remote]
     allow = false              # other addresses; needs TLS or a proxy
@@ -120,6 +124,7 @@ pub struct Config {
     pub aliases: BTreeMap<String, String>,
     pub log: Log,
     pub recovery: Recovery,
+    pub tools: Tools,
     pub remote: Remote,
     pub tls: Tls,
     pub limits: Limits,
@@ -151,6 +156,51 @@ pub struct Recovery {
     /// what becomes of a turn that a crash cut, for new sessions: `"ask"` it waits for `tenure session resume`; `"safe"` it goes on unless a call's outcome is unknown; `"always"` it goes on
     #[cfg_attr(test, schemars(with = "String"))]
     pub resume: Option<Resume>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct Tools {
+    /// whether `fetch_url` may speak to addresses that are not public (this machine, private networks): `true` for all of them, or a list of addresses and networks such as `["127.0.0.1", "10.0.0.0/8"]`
+    #[cfg_attr(test, schemars(with = "bool"))]
+    pub fetch_private: FetchPrivate,
+}
+
+/// What `fetch_url` may reach that is not public.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "FetchPrivateForm")]
+pub struct FetchPrivate(pub PrivateAddresses);
+
+impl FetchPrivate {
+    pub fn shown(&self) -> Value {
+        match &self.0 {
+            PrivateAddresses::Refused => false.into(),
+            PrivateAddresses::Allowed => true.into(),
+            PrivateAddresses::Only(networks) => networks.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected true, false or a list of addresses and networks")]
+enum FetchPrivateForm {
+    All(bool),
+    Only(Vec<String>),
+}
+
+impl TryFrom<FetchPrivateForm> for FetchPrivate {
+    type Error = BadNetwork;
+
+    fn try_from(form: FetchPrivateForm) -> Result<Self, BadNetwork> {
+        Ok(Self(match form {
+            FetchPrivateForm::All(false) => PrivateAddresses::Refused,
+            FetchPrivateForm::All(true) => PrivateAddresses::Allowed,
+            FetchPrivateForm::Only(networks) => {
+                PrivateAddresses::Only(networks.iter().map(|network| network.parse()).collect::<Result<_, _>>()?)
+            }
+        }))
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

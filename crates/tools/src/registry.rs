@@ -10,10 +10,10 @@ use serde_json::Value;
 use tenure_core::tool::{ToolKind, ToolSpec, VerifyPlan};
 
 use crate::{
-    Tool, ToolsConfig, apply_patch::ApplyPatch, command::Commands, edit_file::EditFile, read_file::ReadFile,
-    shell::Shell,
+    Tool, ToolsConfig, apply_patch::ApplyPatch, command::Commands, diagram::Diagram, edit_file::EditFile,
+    fetch_url::FetchUrl, git_status::GitStatus, program::Programs, read_file::ReadFile, repo_tree::RepoTree,
+    search::Search, shell::Shell, verify::Verify, write_file::WriteFile,
 };
-use crate::{verify::Verify, write_file::WriteFile};
 
 /// More problems of one input than this do not help a model.
 const PROBLEMS_MAX: usize = 5;
@@ -38,16 +38,22 @@ pub enum BadTool {
 }
 
 impl Registry {
-    /// The built-in tools.
+    /// The built-in tools. Their order is part of every request, and a vendor's cache holds only as long as it stays.
     pub fn new(config: ToolsConfig) -> Self {
         let commands = Arc::new(Commands::new(&config));
+        let programs = Programs::new(&config);
         let tools: Vec<Arc<dyn Tool>> = vec![
+            Arc::new(RepoTree),
             Arc::new(ReadFile),
+            Arc::new(Search),
+            Arc::new(GitStatus::new(programs.clone())),
             Arc::new(WriteFile),
             Arc::new(EditFile),
             Arc::new(ApplyPatch),
             Arc::new(Shell::new(Arc::clone(&commands), config.shell_timeout)),
             Arc::new(Verify::new(commands, config.verify_timeout)),
+            Arc::new(Diagram::new(&config, programs)),
+            Arc::new(FetchUrl::new(config.fetch_private)),
         ];
         // Their schemas are constants of this crate and its tests build this very list.
         Self::with_tools(tools).expect("the built-in tools have valid schemas and distinct names")
@@ -178,7 +184,8 @@ mod tests {
 
     #[test]
     fn problems_are_worded_for_a_model() {
-        let all = "read_file, write_file, edit_file, apply_patch, shell, verify";
+        let all = "repo_tree, read_file, search, git_status, write_file, edit_file, apply_patch, shell, verify, \
+                   diagram, fetch_url";
         check("raed", json!({}), Err(&format!("no tool named raed; there are: {all}")));
         check("read_file", json!({"path": 5}), Err("input.path: expected string"));
         check("read_file", json!({}), Err("input: the field path is missing"));
@@ -198,9 +205,20 @@ mod tests {
     #[test]
     fn kinds_and_subjects() {
         let registry = registry();
-        let kinds = ["read_file", "write_file", "apply_patch", "shell", "verify", "x"].map(|name| registry.kind(name));
         use ToolKind::*;
-        assert_eq!(kinds, [Some(Read), Some(Write), Some(Write), Some(Exec), Some(Exec), None]);
+        let kinds: Vec<_> = registry.specs().iter().map(|spec| registry.kind(&spec.name)).collect();
+        let expected = [Read, Read, Read, Read, Write, Write, Exec, Exec, Exec, Network];
+        assert_eq!(kinds, expected.map(Some));
+        assert_eq!(registry.kind("x"), None);
+        assert_eq!(registry.subject("repo_tree", &json!({}), None), ".");
+        assert_eq!(registry.subject("search", &json!({"pattern": "x y"}), None), "x y");
+        assert_eq!(registry.subject("git_status", &json!({"what": "diff", "path": "src"}), None), "diff src");
+        assert_eq!(
+            registry.subject("fetch_url", &json!({"url": "HTTP://A.Example:80/x/../y"}), None),
+            "http://a.example/y"
+        );
+        let diagram = json!({"language": "dot", "source": "\ndigraph {\n}"});
+        assert_eq!(registry.subject("diagram", &diagram, None), "dot: digraph {");
         assert_eq!(registry.subject("shell", &json!({"command": "ls -l"}), None), "ls -l");
         assert_eq!(registry.subject("write_file", &json!({"path": "a/b", "content": "x"}), None), "a/b");
     }

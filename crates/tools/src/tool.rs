@@ -95,6 +95,11 @@ pub(crate) fn text_field<'v>(input: &'v Value, name: &str) -> &'v str {
     input.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// A yes or no of an input; what is not said is a no.
+pub(crate) fn flag(input: &Value, name: &str) -> bool {
+    input.get(name).and_then(Value::as_bool).unwrap_or(false)
+}
+
 /// Runs work that waits for the disk away from the async threads. Where there is only one of those, as in tests under a
 /// simulated clock, it is done in place: the same life goes the same way again.
 pub(crate) async fn on_disk<T: Send + 'static>(

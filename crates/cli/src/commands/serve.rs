@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, stop};
 use crate::{
     address,
-    config::{self, Config, Durability, Hidden, Positive},
+    config::{self, Config, Durability, FetchPrivate, Hidden, Positive},
     daemon, data,
     exit::{self, Exit, Problem},
     log::{self, LogFile},
@@ -127,6 +127,7 @@ struct Settings {
     policy: Policy,
     secrets: BTreeMap<String, Hidden>,
     secret_variables: Vec<String>,
+    fetch_private: FetchPrivate,
 }
 
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
@@ -198,6 +199,7 @@ fn settle(arguments: &Arguments, config: Config, variable: Variable<'_>) -> anyh
         log_keep: config.log.keep.unwrap_or(log::KEEP),
         engine,
         secret_variables: config.secret_variables.into_iter().chain(key_variables(&catalog)).collect(),
+        fetch_private: config.tools.fetch_private,
         catalog,
         limits,
         remote,
@@ -227,6 +229,7 @@ pub fn shown(
         policy,
         secrets,
         secret_variables,
+        fetch_private,
         log,
         log_bytes_max,
         log_keep,
@@ -251,6 +254,7 @@ pub fn shown(
         ("log.bytes_max", json!(log_bytes_max)),
         ("log.keep", json!(log_keep)),
         ("recovery.resume", json!(policy.recovery.resume)),
+        ("tools.fetch_private", fetch_private.shown()),
         ("secrets", json!(secrets.keys().collect::<Vec<_>>())),
         ("providers", models::shown_providers(&config)),
         ("models", json!(config.models.keys().collect::<Vec<_>>())),
@@ -292,7 +296,8 @@ async fn serve(context: &Context, settings: Settings, log_file: Option<LogFile>)
     // Made now, so that they are kept out of texts from the beginning.
     let spare: Vec<String> = (0..SPARE_TOKENS).map(|_| data::random_hex()).collect::<anyhow::Result<_>>()?;
     let listener = listen(settings.listen).await?;
-    let tools = tools(data, &settings.secret_variables).await?;
+    let mut tools = tools(data, &settings.secret_variables).await?;
+    tools.fetch_private = settings.fetch_private.0;
     let known = settings.catalog.providers().flat_map(|provider| provider.secrets());
     let secrets = secrets(&token, &spare, settings.secrets, &settings.secret_variables, known);
     let engine = Engine::start(Parts {

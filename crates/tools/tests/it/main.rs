@@ -2,13 +2,18 @@
 
 mod apply_patch;
 mod crash;
+mod diagram;
 mod edit_file;
+mod fetch_url;
 mod fuzz;
+mod git_status;
 mod paths;
 mod processes;
 mod read_file;
+mod repo_tree;
 mod restore;
 mod rig;
+mod search;
 mod shell;
 mod sweep;
 mod verify;
