@@ -12,7 +12,7 @@ const ENTRIES_MAX: usize = 200_000;
 /// Folders in folders.
 const DEPTH_MAX: usize = 64;
 /// What is nobody's source, and is not always named in the rules.
-const FOREIGN: [&str; 4] = ["node_modules", "__pycache__", "vendor", "third_party"];
+const FOREIGN: [&str; 2] = ["node_modules", "__pycache__"];
 
 /// A source file as the walk found it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -25,6 +25,8 @@ pub struct ToolsConfig {
     pub environment: Vec<(OsString, OsString)>,
     /// Whether to try a pid namespace. Without one, descendants are found by walking `/proc`.
     pub namespaces: bool,
+    /// Where it is kept what the sources of workspaces define; a cache.
+    pub outline_cache: Option<PathBuf>,
 }
 
 impl ToolsConfig {
@@ -40,6 +42,7 @@ impl ToolsConfig {
             scrub: vec![],
             environment: std::env::vars_os().collect(),
             namespaces: true,
+            outline_cache: None,
         }
     }
 

@@ -9,7 +9,10 @@ use jsonschema::{
 use serde_json::Value;
 use tenure_core::tool::{ToolKind, ToolSpec, VerifyPlan};
 
-use crate::{Tool, ToolsConfig, apply_patch::ApplyPatch, command::Commands, read_file::ReadFile, shell::Shell};
+use crate::{
+    Tool, ToolsConfig, apply_patch::ApplyPatch, command::Commands, read_file::ReadFile, repo_map::RepoMap,
+    shell::Shell, surroundings::Surroundings,
+};
 use crate::{verify::Verify, write_file::WriteFile};
 
 /// More problems of one input than this do not help a model.
@@ -18,6 +21,7 @@ const PROBLEMS_MAX: usize = 5;
 pub struct Registry {
     entries: Vec<Entry>,
     specs: Arc<[ToolSpec]>,
+    surroundings: Surroundings,
 }
 
 struct Entry {
@@ -40,13 +44,15 @@ impl Registry {
         let commands = Arc::new(Commands::new(&config));
         let tools: Vec<Arc<dyn Tool>> = vec![
             Arc::new(ReadFile),
+            Arc::new(RepoMap::new(config.outline_cache.clone())),
             Arc::new(WriteFile),
             Arc::new(ApplyPatch),
             Arc::new(Shell::new(Arc::clone(&commands), config.shell_timeout)),
             Arc::new(Verify::new(commands, config.verify_timeout)),
         ];
         // Their schemas are constants of this crate and its tests build this very list.
-        Self::with_tools(tools).expect("the built-in tools have valid schemas and distinct names")
+        let registry = Self::with_tools(tools).expect("the built-in tools have valid schemas and distinct names");
+        Self { surroundings: Surroundings::new(config.outline_cache, &config.environment), ..registry }
     }
 
     /// Any set of tools.
@@ -62,11 +68,16 @@ impl Registry {
                 .map_err(|error| BadTool::Schema { name, why: error.to_string() })?;
             entries.push(Entry { tool, validator });
         }
-        Ok(Self { entries, specs })
+        Ok(Self { entries, specs, surroundings: Surroundings::default() })
     }
 
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.specs)
+    }
+
+    /// For a look around in a workspace.
+    pub fn surroundings(&self) -> &Surroundings {
+        &self.surroundings
     }
 
     pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
@@ -174,7 +185,7 @@ mod tests {
 
     #[test]
     fn problems_are_worded_for_a_model() {
-        let all = "read_file, write_file, apply_patch, shell, verify";
+        let all = "read_file, repo_map, write_file, apply_patch, shell, verify";
         check("raed", json!({}), Err(&format!("no tool named raed; there are: {all}")));
         check("read_file", json!({"path": 5}), Err("input.path: expected string"));
         check("read_file", json!({}), Err("input: the field path is missing"));
