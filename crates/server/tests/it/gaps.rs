@@ -28,13 +28,11 @@ gaps! {
     "review: patch_review request" => |d, _| review_is_refused(d, "request");
     "review: patch_review auto" => |d, _| review_is_refused(d, "auto");
     "tools: repo_tree" => |d, _| tool_is_unknown(d, "repo_tree");
-    "tools: repo_map" => |d, _| tool_is_unknown(d, "repo_map");
     "tools: search" => |d, _| tool_is_unknown(d, "search");
     "tools: git_status" => |d, _| tool_is_unknown(d, "git_status");
     "tools: edit_file" => |d, _| tool_is_unknown(d, "edit_file");
     "tools: diagram" => |d, _| tool_is_unknown(d, "diagram");
     "tools: fetch_url" => |d, _| tool_is_unknown(d, "fetch_url");
-    "context: the repository context bundle beside AGENTS.md" => |d, _| only_agents_md_is_seeded(d);
 }
 
 async fn path_is_unknown(daemon: &Daemon, path: String) -> bool {
@@ -64,14 +62,6 @@ async fn played(daemon: &Daemon, steps: Value) -> Vec<Value> {
     let turn = daemon.say(&session, "go").await;
     daemon.rested(&session, &turn).await;
     daemon.events(&session).await
-}
-
-async fn only_agents_md_is_seeded(daemon: &Daemon) -> bool {
-    std::fs::write(daemon.workspace().join("README.md"), "# A project\n").unwrap();
-    std::fs::write(daemon.workspace().join("AGENTS.md"), "Be brief.\n").unwrap();
-    let events = played(daemon, json!([text_step("over")])).await;
-    let seeded = of_type(&events, "context_seeded");
-    seeded.len() == 1 && seeded[0]["data"]["files"].as_array().is_some_and(|files| files.len() == 1)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,7 +119,7 @@ async fn what_is_not_a_gap_is_there() {
         let got = daemon.send(daemon.request(method, &path)).await;
         assert!(!["unknown_path", "wrong_method"].contains(&got.code()), "{method} {path}: {got:?}");
     }
-    for tool in ["read_file", "write_file", "apply_patch", "shell", "verify"] {
+    for tool in ["read_file", "repo_map", "write_file", "apply_patch", "shell", "verify"] {
         assert!(!tool_is_unknown(&daemon, tool).await, "{tool}");
     }
 }

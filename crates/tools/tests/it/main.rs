@@ -6,6 +6,7 @@ mod fuzz;
 mod paths;
 mod processes;
 mod read_file;
+mod repo_map;
 mod rig;
 mod shell;
 mod sweep;
