@@ -21,7 +21,7 @@ async fn seeds(rig: &Rig, session: SessionId) -> Vec<ContextSeeded> {
     let events = rig.events(session).await;
     events
         .into_iter()
-        .filter_map(|event| if let Body::ContextSeeded(seeded) = event.body { Some(seeded) } else { None })
+        .filter_map(|event| if let Body::ContextSeeded(seeded) = event.body { Some(*seeded) } else { None })
         .collect()
 }
 
