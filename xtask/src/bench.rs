@@ -8,6 +8,7 @@ mod fanout;
 mod idle;
 mod memory;
 mod options;
+mod outline;
 mod provider;
 mod raw;
 mod report;
@@ -100,6 +101,7 @@ const MEASURES: [Measure; options::SECTIONS.len()] = [
     appends::measure,
     biglog::measure,
     fanout::measure,
+    outline::measure,
 ];
 
 /// Measures; everything is built and lies beside this program.

@@ -13,7 +13,11 @@ use std::{
 
 use serde::Deserialize;
 use serde_json::Value;
-use tenure_core::{policy::Resume, redact::SECRET_BYTES_MIN};
+use tenure_core::{
+    bundle::{BUNDLE_TOKENS_MAX, BundlePlan},
+    policy::Resume,
+    redact::SECRET_BYTES_MIN,
+};
 use tenure_engine::EngineConfig;
 use tenure_models::catalog::{CatalogConfig, ModelConfig, ProviderConfig};
 use tenure_tools::{BadNetwork, PrivateAddresses};
@@ -37,6 +41,12 @@ defaults, the others are examples:
     #file = "/path/to/daemon.log"
     bytes_max = 4194304        # then it begins anew
     keep = 3                   # old ones: daemon.log.1 and so on
+
+    [context]                  # what a first turn is told of its workspace
+    git = true                 # branch, head, changed files
+    map_tokens = 2000          # the most important symbols; 0 for none
+    chunk_tokens = 4000        # pieces of files that fit the task
+    wait_ms = 2000             # what takes longer is left out
 
     [recovery]                 # of a turn that a crash cut
     resume = "safe"            # or "ask", "always"
@@ -123,6 +133,7 @@ pub struct Config {
     /// another name for a model, which works wherever one is named. `small`, `default` and `premium` are there where a vendor's key is
     pub aliases: BTreeMap<String, String>,
     pub log: Log,
+    pub context: Context,
     pub recovery: Recovery,
     pub tools: Tools,
     pub remote: Remote,
@@ -148,6 +159,33 @@ pub struct Log {
     /// how many that were put aside are kept
     pub keep: Option<u32>,
 }
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct Context {
+    /// whether a session's first turn is told the workspace's branch, head and changed files
+    pub git: Option<bool>,
+    /// tokens of the map of the sources that it is told; 0 for none. A session sets its own with `preferences.context`
+    pub map_tokens: Option<usize>,
+    /// tokens of the pieces of files that fit its task; 0 for none
+    pub chunk_tokens: Option<usize>,
+    /// how long gathering them may take; what is not ready by then is left out, and said so
+    pub wait_ms: Option<u64>,
+}
+
+impl Context {
+    /// Puts what the file says over the defaults.
+    pub fn lay_over(&self, plan: &mut BundlePlan) {
+        plan.git = self.git.unwrap_or(plan.git);
+        plan.map_tokens = self.map_tokens.unwrap_or(plan.map_tokens).min(BUNDLE_TOKENS_MAX);
+        plan.chunk_tokens = self.chunk_tokens.unwrap_or(plan.chunk_tokens).min(BUNDLE_TOKENS_MAX);
+        plan.wait_ms = self.wait_ms.unwrap_or(plan.wait_ms).min(BUNDLE_WAIT_MS_MAX);
+    }
+}
+
+/// A turn does not wait longer for what it can also ask for.
+const BUNDLE_WAIT_MS_MAX: u64 = 60_000;
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -337,9 +337,25 @@ data! {
         source: SeedSource,
         files: Vec<SeedFile>,
         #[serde(default, skip_serializing_if = "Option::is_none")] verify: Option<VerifyPlan>,
+        /// What was gathered for the turn that is open: once for each workspace, and shown before that turn's messages.
+        #[serde(default, skip_serializing_if = "Option::is_none")] bundle: Option<Bundle>,
     }
     /// One file, cut where it is too long.
     SeedFile { path: String, text: String, #[serde(default, skip_serializing_if = "std::ops::Not::not")] truncated: bool, }
+
+    /// A workspace in brief, as it was when its first turn began.
+    #[derive(Default)] Bundle {
+        /// Branch, head and what is changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")] git: Option<String>,
+        /// The most important symbols of the sources.
+        #[serde(default, skip_serializing_if = "Option::is_none")] map: Option<String>,
+        /// Pieces of files that fit the task, the best first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] chunks: Vec<SeedChunk>,
+        /// What is missing of it, and why.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] left_out: Vec<String>,
+    }
+    /// Lines of a file, counted from 1, both ends included.
+    SeedChunk { path: String, first_line: u32, last_line: u32, text: String, }
 
     /// The older part of the context is being summarized. Told again where a turn comes to wait for one under way.
     CompactionStarted {
@@ -553,9 +569,15 @@ pub enum RestoreOutcome {
 }
 
 impl ContextSeeded {
-    /// A digest of what it says; not of when it was read.
+    /// A digest of what is looked at again before every turn; not of when it was read.
     pub fn digest(&self) -> String {
         digest_of(&(&self.files, &self.verify))
+    }
+}
+
+impl Bundle {
+    pub fn is_empty(&self) -> bool {
+        *self == Bundle::default()
     }
 }
 

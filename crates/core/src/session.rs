@@ -151,6 +151,9 @@ pub struct Session {
     pub answered: VecDeque<Answered>,
     /// What was last read from the workspace, by digest, and the verification it gave.
     pub seed: Option<Seed>,
+    /// The workspace is new to the session: the turn that is open, or the next one, is told of it in brief.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bundle_due: bool,
     /// The first event that the present context holds.
     pub context_from: u64,
     /// The older part of the context is being summarized.

@@ -11,6 +11,7 @@ use std::{
 
 use tenure_core::{
     budget::Budgets,
+    bundle::BundlePlan,
     command::{Answer, Command, Refusal, digest_of},
     event::{Actor, Event, SessionCreated},
     ids::SessionId,
@@ -97,6 +98,8 @@ pub struct EngineConfig {
     pub default_model: String,
     /// The user's own verification commands; they run unasked.
     pub verify_commands: Option<Vec<String>>,
+    /// What sessions are told of their workspace in brief, unless they prefer otherwise.
+    pub bundle: BundlePlan,
     /// An idle session is put out of memory after this long.
     pub idle_evict: Duration,
     /// Commands that may wait for one session.
@@ -124,6 +127,7 @@ impl Default for EngineConfig {
         Self {
             default_model: "scripted".into(),
             verify_commands: None,
+            bundle: BundlePlan::default(),
             idle_evict: Duration::from_secs(30),
             mailbox_max: 256,
             spool_kept: Duration::from_secs(24 * 60 * 60),

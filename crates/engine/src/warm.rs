@@ -32,6 +32,7 @@ mod brake;
 mod commit;
 mod disk;
 mod effects;
+mod look;
 mod project;
 mod recover;
 mod restore;

@@ -27,6 +27,8 @@ pub struct ToolsConfig {
     pub fetch_private: crate::PrivateAddresses,
     /// Whether to try a pid namespace. Without one, descendants are found by walking `/proc`.
     pub namespaces: bool,
+    /// Where it is kept what the sources of workspaces define; a cache.
+    pub outline_cache: Option<PathBuf>,
 }
 
 impl ToolsConfig {
@@ -43,6 +45,7 @@ impl ToolsConfig {
             environment: std::env::vars_os().collect(),
             fetch_private: crate::PrivateAddresses::Refused,
             namespaces: true,
+            outline_cache: None,
         }
     }
 

@@ -11,8 +11,9 @@ use tenure_core::tool::{ToolKind, ToolSpec, VerifyPlan};
 
 use crate::{
     Tool, ToolsConfig, apply_patch::ApplyPatch, command::Commands, diagram::Diagram, edit_file::EditFile,
-    fetch_url::FetchUrl, git_status::GitStatus, program::Programs, read_file::ReadFile, repo_tree::RepoTree,
-    search::Search, shell::Shell, verify::Verify, write_file::WriteFile,
+    fetch_url::FetchUrl, git_status::GitStatus, program::Programs, read_file::ReadFile, repo_map::RepoMap,
+    repo_tree::RepoTree, search::Search, shell::Shell, surroundings::Surroundings, verify::Verify,
+    write_file::WriteFile,
 };
 
 /// More problems of one input than this do not help a model.
@@ -21,6 +22,7 @@ const PROBLEMS_MAX: usize = 5;
 pub struct Registry {
     entries: Vec<Entry>,
     specs: Arc<[ToolSpec]>,
+    surroundings: Surroundings,
 }
 
 struct Entry {
@@ -45,6 +47,7 @@ impl Registry {
         let tools: Vec<Arc<dyn Tool>> = vec![
             Arc::new(RepoTree),
             Arc::new(ReadFile),
+            Arc::new(RepoMap::new(config.outline_cache.clone())),
             Arc::new(Search),
             Arc::new(GitStatus::new(programs.clone())),
             Arc::new(WriteFile),
@@ -56,7 +59,8 @@ impl Registry {
             Arc::new(FetchUrl::new(config.fetch_private)),
         ];
         // Their schemas are constants of this crate and its tests build this very list.
-        Self::with_tools(tools).expect("the built-in tools have valid schemas and distinct names")
+        let registry = Self::with_tools(tools).expect("the built-in tools have valid schemas and distinct names");
+        Self { surroundings: Surroundings::new(config.outline_cache, &config.environment), ..registry }
     }
 
     /// Any set of tools.
@@ -72,11 +76,16 @@ impl Registry {
                 .map_err(|error| BadTool::Schema { name, why: error.to_string() })?;
             entries.push(Entry { tool, validator });
         }
-        Ok(Self { entries, specs })
+        Ok(Self { entries, specs, surroundings: Surroundings::default() })
     }
 
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.specs)
+    }
+
+    /// For a look around in a workspace.
+    pub fn surroundings(&self) -> &Surroundings {
+        &self.surroundings
     }
 
     pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
@@ -184,7 +193,7 @@ mod tests {
 
     #[test]
     fn problems_are_worded_for_a_model() {
-        let all = "repo_tree, read_file, search, git_status, write_file, edit_file, apply_patch, shell, verify, \
+        let all = "repo_tree, read_file, repo_map, search, git_status, write_file, edit_file, apply_patch, shell, verify, \
                    diagram, fetch_url";
         check("raed", json!({}), Err(&format!("no tool named raed; there are: {all}")));
         check("read_file", json!({"path": 5}), Err("input.path: expected string"));

@@ -55,6 +55,8 @@ const TAKE_OVER_MAX: Duration = Duration::from_secs(30);
 const TAKE_OVER_LOOK: Duration = Duration::from_millis(20);
 /// Running supervisors are recorded here, in the data folder.
 const LEDGER: &str = "processes";
+/// What is known of the sources of workspaces, in the data folder; it may be deleted at any time.
+const OUTLINE_CACHE: &str = "cache/outline";
 
 /// The code of a folder that another daemon has.
 const LOCKED: &str = "locked";
@@ -184,6 +186,7 @@ fn settle(arguments: &Arguments, config: Config, variable: Variable<'_>) -> anyh
     let mut engine = EngineConfig { default_model, verify_commands: config.verify_commands, ..EngineConfig::default() };
     let mut limits = Limits::default();
     set(&mut engine.idle_evict, config.idle_evict);
+    config.context.lay_over(&mut engine.bundle);
     config.limits.lay_over(&mut limits, &mut engine);
     let durability = arguments.durability.or(config.durability).unwrap_or(Durability::Power);
     let end_when_idle = arguments.end_when_idle_ms.map(Duration::from_millis);
@@ -253,6 +256,10 @@ pub fn shown(
         ("log.file", json!(log)),
         ("log.bytes_max", json!(log_bytes_max)),
         ("log.keep", json!(log_keep)),
+        ("context.git", json!(engine.bundle.git)),
+        ("context.map_tokens", json!(engine.bundle.map_tokens)),
+        ("context.chunk_tokens", json!(engine.bundle.chunk_tokens)),
+        ("context.wait_ms", json!(engine.bundle.wait_ms)),
         ("recovery.resume", json!(policy.recovery.resume)),
         ("tools.fetch_private", fetch_private.shown()),
         ("secrets", json!(secrets.keys().collect::<Vec<_>>())),
@@ -416,6 +423,7 @@ async fn tools(data: &Path, secret_variables: &[String]) -> anyhow::Result<Tools
     };
     swept.iter().for_each(|line| tracing::warn!("{line}"));
     let mut tools = ToolsConfig::new(supervisor()?, ledger, mark);
+    tools.outline_cache = Some(data.join(OUTLINE_CACHE));
     tools.scrub.extend(secret_variables.iter().cloned());
     tools.scrub.extend(systemd::VARIABLES.map(str::to_owned));
     Ok(tools)

@@ -53,6 +53,7 @@ impl Session {
             denials: Vec::new(),
             answered: VecDeque::new(),
             seed: None,
+            bundle_due: true,
             context_from: event.seq,
             compaction: None,
             compacted_to: 0,
@@ -92,7 +93,7 @@ impl Session {
                 if let Some(labels) = &updated.labels {
                     self.settings.labels = labels.clone();
                 }
-                self.settings.go_elsewhere(updated.model.as_ref(), updated.workspace_path.as_ref());
+                self.go_elsewhere(updated.model.as_ref(), updated.workspace_path.as_ref());
             }
             Body::SessionForked(forked) => self.become_fork(forked),
             Body::SessionCompleted(_) => self.end(Life::Completed, seq),
@@ -131,6 +132,7 @@ impl Session {
             }),
             Body::ContextSeeded(seeded) => {
                 self.seed = Some(Seed { seq, digest: seeded.digest(), verify: seeded.verify.clone() });
+                self.bundle_due &= seeded.bundle.is_none();
             }
             Body::CompactionStarted(started) => self.begin_compaction(started),
             Body::ContextCompacted(compacted) => {
@@ -213,7 +215,7 @@ impl Session {
         }
         self.settings.labels = forked.labels.clone();
         self.settings.parent = None;
-        self.settings.go_elsewhere(forked.model.as_ref(), forked.workspace_path.as_ref());
+        self.go_elsewhere(forked.model.as_ref(), forked.workspace_path.as_ref());
         self.total = Spent::default();
         self.keys = Arc::default();
         self.children.clear();
@@ -231,6 +233,17 @@ impl Session {
                 }
             }
         });
+    }
+
+    /// Another model or another folder, for the turns to come.
+    fn go_elsewhere(&mut self, model: Option<&String>, workspace_path: Option<&String>) {
+        if let Some(model) = model {
+            self.settings.model.clone_from(model);
+        }
+        if let Some(path) = workspace_path.filter(|path| **path != self.settings.workspace_path) {
+            self.settings.workspace_path.clone_from(path);
+            self.bundle_due = true;
+        }
     }
 
     /// Nothing is open when a session ends, unless its log lost the event that tells so.
@@ -366,6 +379,7 @@ impl Session {
         let Some(id) = id else { return };
         let messages = if self.turn.as_ref().is_some_and(|turn| turn.id == id) {
             let Some(turn) = self.turn.take() else { return };
+            self.bundle_due = false;
             self.total.add(&turn.spent);
             // A steering message that no request took in is not lost: the next turn takes it.
             let next = self.queue.front_mut().map_or(&mut self.unsent, |queued| &mut queued.messages);
@@ -464,18 +478,6 @@ impl Spent {
     fn pay_failed(&mut self, usage: &Usage, cost: Option<MicroUsd>, begun: bool) {
         self.pay(usage, cost);
         self.unpriced |= begun && cost != Some(0);
-    }
-}
-
-impl Settings {
-    /// Another model or another folder, for the turns to come.
-    fn go_elsewhere(&mut self, model: Option<&String>, workspace_path: Option<&String>) {
-        if let Some(model) = model {
-            self.model.clone_from(model);
-        }
-        if let Some(path) = workspace_path {
-            self.workspace_path.clone_from(path);
-        }
     }
 }
 

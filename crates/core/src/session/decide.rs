@@ -156,8 +156,8 @@ impl Session {
     /// Whether this seed would change what the model sees or how the turn is verified.
     pub fn seed_differs(&self, seed: &ContextSeeded) -> bool {
         match &self.seed {
-            Some(known) => known.digest != seed.digest(),
-            None => !seed.files.is_empty() || seed.verify.is_some(),
+            Some(known) => known.digest != seed.digest() || seed.bundle.is_some(),
+            None => !seed.files.is_empty() || seed.verify.is_some() || seed.bundle.is_some(),
         }
     }
 

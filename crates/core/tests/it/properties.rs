@@ -269,7 +269,7 @@ impl Play {
                 let files = vec![SeedFile { path: "AGENTS.md".into(), text: commands.to_string(), truncated: false }];
                 let commands = vec![format!("c{}", commands % 3)];
                 let verify = Some(VerifyPlan { source, commands });
-                self.tell(Input::ContextFound(ContextSeeded { source: SeedSource::New, files, verify }));
+                self.tell(Input::ContextFound(ContextSeeded { source: SeedSource::New, files, verify, bundle: None }));
             }
             Act::Serve { which, how, calls } => {
                 if let Some(effect) = pick(&self.world.session.wanted(), which) {

@@ -536,6 +536,7 @@ pub fn found(source: VerifySource, commands: &[&str]) -> Step {
         source: SeedSource::New,
         files: vec![SeedFile { path: "AGENTS.md".into(), text: "be kind".into(), truncated: false }],
         verify: Some(VerifyPlan { source, commands }),
+        bundle: None,
     };
     seeded(seed)
 }

@@ -52,6 +52,10 @@ fn sample(wire_type: &str) -> Value {
         "context_seeded" => json!({
             "source": "new", "files": [{"path": "AGENTS.md", "text": "x", "truncated": true}],
             "verify": {"source": "agents_md", "commands": ["make test"]},
+            "bundle": {
+                "git": "on main", "map": "a.rs:\n  1: fn a()\n", "left_out": ["no map"],
+                "chunks": [{"path": "a.rs", "first_line": 1, "last_line": 2, "text": "fn a() {\n}\n"}],
+            },
         }),
         "model_output_completed" => json!({
             "message_id": message, "step": 1, "attempt": 2, "model": "m", "text": "t",

@@ -12,7 +12,7 @@ use futures::FutureExt;
 use tenure_core::{
     command::{FailedRestore, Input, ModelOutput, Partial},
     context::{ModelRequest, Purpose, RequestMeta, Transcript},
-    event::{CompactTrigger, ContextSeeded, SeedSource},
+    event::CompactTrigger,
     ids::{CallId, TurnId},
     message::Part,
     model::{Fault, FaultKind, MicroUsd, Usage},
@@ -33,7 +33,6 @@ use crate::{
     compact::{Compacting, Plan, Room},
     load,
     model_call::{Bill, ModelCall},
-    redaction::redacted,
     tool_call::{CallOfTool, Prepared},
     undo::whole,
 };
@@ -175,6 +174,12 @@ impl Warm {
 
     async fn start_model(&mut self, effect: Effect, turn: TurnId, step: u32, attempt: u32) -> bool {
         if self.seeded_for != Some(turn) {
+            let plan = self.bundle_plan().filter(|_| self.shared.parts.config.reading == Reading::Beside);
+            if let Some(plan) = plan {
+                self.seeded_for = Some(turn);
+                self.look_beside(effect, plan).await;
+                return false;
+            }
             let seed = self.look_around().await;
             let differs = self.state.seed_differs(&seed);
             if differs && !self.tell(Input::ContextFound(seed)).await {
@@ -208,22 +213,6 @@ impl Warm {
                 self.tell(Input::ModelFailed { turn, step, attempt, fault, partial }).await
             }
         }
-    }
-
-    /// Reads what the workspace says of itself: recorded when it differs from what is known.
-    async fn look_around(&self) -> ContextSeeded {
-        let workspace = PathBuf::from(&self.state.settings.workspace_path);
-        let commands = self.shared.parts.config.verify_commands.clone();
-        let look = move || {
-            let files = tenure_tools::find_context(&workspace);
-            (files, tenure_tools::find_verify_plan(&workspace, commands.as_deref()))
-        };
-        let (files, verify) = match self.shared.parts.config.reading {
-            Reading::Beside => tokio::task::spawn_blocking(look).await.unwrap_or_default(),
-            Reading::InPlace => look(),
-        };
-        let source = if self.state.seed.is_none() { SeedSource::New } else { SeedSource::Resume };
-        redacted(&self.shared.parts.secrets, &ContextSeeded { source, files, verify })
     }
 
     async fn model_call(
@@ -264,7 +253,7 @@ impl Warm {
     }
 
     /// The conversation, with all that it speaks of.
-    async fn need_transcript(&mut self) -> Result<(), Fault> {
+    pub(super) async fn need_transcript(&mut self) -> Result<(), Fault> {
         let unread = |error: Error| Fault::new(FaultKind::Server, error.to_string());
         let store = self.shared.parts.store.clone();
         let mut transcript = match self.transcript.take() {
@@ -470,9 +459,10 @@ impl Warm {
             if let (None, Some(call), Some(brake)) = (&input, call_of(&effect), brake) {
                 self.took.push((call, brake.ran_ms()));
             }
-            if input.is_none() && matches!(effect, Effect::CallModel { .. } | Effect::ReviewChange { .. }) {
-                let cut = self.bill.as_ref().map(Bill::so_far).unwrap_or_default();
-                self.cut_model.get_or_insert(cut);
+            // A look around before the call was no call yet.
+            let asks = matches!(effect, Effect::CallModel { .. } | Effect::ReviewChange { .. });
+            if let (None, true, Some(bill)) = (&input, asks, &self.bill) {
+                self.cut_model.get_or_insert_with(|| bill.so_far());
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod budgets;
+mod bundle;
 mod cancel;
 mod crash;
 mod crash_tools;

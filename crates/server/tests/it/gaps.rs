@@ -24,8 +24,6 @@ gaps! {
     "runs: /v1/runs" => |d, _| path_is_unknown(d, "/v1/runs".into());
     "websocket: /ws" => |d, _| path_is_unknown(d, "/ws".into());
     "mcp: /mcp" => |d, _| path_is_unknown(d, "/mcp".into());
-    "tools: repo_map" => |d, _| tool_is_unknown(d, "repo_map");
-    "context: the repository context bundle beside AGENTS.md" => |d, _| only_agents_md_is_seeded(d);
 }
 
 async fn path_is_unknown(daemon: &Daemon, path: String) -> bool {
@@ -50,14 +48,6 @@ async fn played(daemon: &Daemon, steps: Value) -> Vec<Value> {
     let turn = daemon.say(&session, "go").await;
     daemon.rested(&session, &turn).await;
     daemon.events(&session).await
-}
-
-async fn only_agents_md_is_seeded(daemon: &Daemon) -> bool {
-    std::fs::write(daemon.workspace().join("README.md"), "# A project\n").unwrap();
-    std::fs::write(daemon.workspace().join("AGENTS.md"), "Be brief.\n").unwrap();
-    let events = played(daemon, json!([text_step("over")])).await;
-    let seeded = of_type(&events, "context_seeded");
-    seeded.len() == 1 && seeded[0]["data"]["files"].as_array().is_some_and(|files| files.len() == 1)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,8 +105,9 @@ async fn what_is_not_a_gap_is_there() {
         let got = daemon.send(daemon.request(method, &path)).await;
         assert!(!["unknown_path", "wrong_method"].contains(&got.code()), "{method} {path}: {got:?}");
     }
-    let reading = ["repo_tree", "read_file", "search", "git_status"];
-    for tool in reading.into_iter().chain(["write_file", "apply_patch", "shell", "verify", "diagram", "fetch_url"]) {
+    let reading = ["repo_tree", "repo_map", "read_file", "search", "git_status"];
+    let others = ["write_file", "edit_file", "apply_patch", "shell", "verify", "diagram", "fetch_url"];
+    for tool in reading.into_iter().chain(others) {
         assert!(!tool_is_unknown(&daemon, tool).await, "{tool}");
     }
 }

@@ -286,6 +286,7 @@ fn of_models(moment: &mut Moment) -> Vec<Body> {
         source: SeedSource::New,
         files: vec![SeedFile { path: "AGENTS.md".into(), text: "# Rules\n".into(), truncated: true }],
         verify: Some(VerifyPlan { source: VerifySource::Makefile, commands: vec!["make test".into()] }),
+        bundle: None,
     };
     let completed = ModelOutputCompleted {
         message_id: moment.message_id(),

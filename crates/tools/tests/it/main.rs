@@ -10,6 +10,7 @@ mod git_status;
 mod paths;
 mod processes;
 mod read_file;
+mod repo_map;
 mod repo_tree;
 mod restore;
 mod rig;
