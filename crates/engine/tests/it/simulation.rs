@@ -200,7 +200,7 @@ fn compactions_of_every_kind_happen() {
 }
 
 fn happen(mut missing: Vec<&str>) {
-    for seed in 0..200 {
+    for seed in 0..600 {
         let mut life = Life::new(seed);
         life.live().expect("a life goes well");
         let story = life.story();

@@ -19,7 +19,7 @@ fn the_script_as_a_whole() {
     check(
         r#"{"steps": [], "stps": 1}"#,
         "unknown field `stps`, expected one of `name`, `steps`, `after`, `price`, `takes`, `patience`, `window`, \
-         `summary` \
+         `summary`, `review` \
          at line 1 column 20",
     );
     check(

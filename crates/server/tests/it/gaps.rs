@@ -30,10 +30,6 @@ async fn path_is_unknown(daemon: &Daemon, path: String) -> bool {
     daemon.get(&path).await.code() == "unknown_path"
 }
 
-async fn post_is_unknown(daemon: &Daemon, session: &str, path: &str) -> bool {
-    daemon.post(&format!("/v1/sessions/{session}{path}"), json!({})).await.code() == "unknown_path"
-}
-
 /// The text of the first result that a call to this tool gets.
 async fn tool_is_unknown(daemon: &Daemon, name: &str) -> bool {
     let events = played(daemon, json!([call_step(name, json!({})), text_step("over")])).await;

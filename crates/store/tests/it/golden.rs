@@ -7,7 +7,7 @@ use std::{
 
 use tenure_core::{
     budget::{Breach, BudgetKind, Spent},
-    command::{Answer, KeyUse},
+    command::{Answer, KeyUse, Verdict},
     event::*,
     message::{Attachment, Delivery, MessageRef, Part, Role},
     model::{Fault, FaultKind, StopReason, Thinking, Usage},
@@ -15,7 +15,7 @@ use tenure_core::{
     session::Settings,
     time::{Moment, Timestamp},
     tool::{
-        Artifact, CallClass, FileChange, Intent, Outcome, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan,
+        Artifact, CallClass, FileChange, Intent, Outcome, Proposed, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan,
         VerifySource,
     },
 };
@@ -32,8 +32,11 @@ struct Golden {
     bodies: fn(&mut Moment) -> Vec<Body>,
 }
 
-const LOGS: [Golden; 2] =
-    [Golden { name: "events.ndjson", bodies: first_bodies }, Golden { name: "undo.ndjson", bodies: of_undo }];
+const LOGS: [Golden; 3] = [
+    Golden { name: "events.ndjson", bodies: first_bodies },
+    Golden { name: "undo.ndjson", bodies: of_undo },
+    Golden { name: "review.ndjson", bodies: of_review },
+];
 
 impl Golden {
     fn path(&self) -> PathBuf {
@@ -142,6 +145,55 @@ fn events(bodies: fn(&mut Moment) -> Vec<Body>) -> Vec<Event> {
         ..event(session(1), seq, body)
     });
     numbered.collect()
+}
+
+/// Changes that were looked at before they were made.
+fn of_review(moment: &mut Moment) -> Vec<Body> {
+    let created = of_sessions(moment).swap_remove(0);
+    let tool_call_id = moment.call_id();
+    let name = || "write_file".to_owned();
+    let proposed = || {
+        let diff = "--- a/greeting\n+++ b/greeting\n@@ -1 +1 @@\n-hello\n+good day\n".into();
+        Proposed { diff, digest: "d".repeat(32) }
+    };
+    let usage = Usage { input_tokens: 210, output_tokens: 12, ..Usage::default() };
+    let requested = ApprovalRequested {
+        tool_call_id,
+        name: name(),
+        kind: ToolKind::Write,
+        input: serde_json::json!({"path": "greeting", "content": "good day\n"}),
+        subject: "greeting".into(),
+        origin: CallOrigin::Model,
+        expires_at: None,
+        proposed: Some(proposed()),
+    };
+    let failed = ReviewFailed {
+        tool_call_id,
+        name: name(),
+        attempt: 1,
+        reason: Fault { stop_reason: Some(StopReason::MaxTokens), ..Fault::new(FaultKind::SchemaMismatch, "cut") },
+        usage,
+        cost_micro_usd: None,
+        begun: true,
+        retry_at: Some(Timestamp::from_ms(START_MS + 500)),
+    };
+    let completed = ReviewCompleted {
+        tool_call_id,
+        name: name(),
+        verdict: Verdict::Deny,
+        reason: "the task asks for a greeting by name".into(),
+        model: "anthropic/claude".into(),
+        usage,
+        cost_micro_usd: Some(810),
+    };
+    let model = "anthropic/claude".into();
+    vec![
+        created,
+        requested.into(),
+        ReviewStarted { tool_call_id, name: name(), model, proposed: proposed() }.into(),
+        failed.into(),
+        completed.into(),
+    ]
 }
 
 /// A turn that changed files, taken back; the log begins as any does.

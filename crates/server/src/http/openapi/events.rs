@@ -16,9 +16,10 @@ use super::{
 };
 
 /// Logs that together have every type of event, as the store wrote them.
-const LOGS: [&str; 2] = [
+const LOGS: [&str; 3] = [
     include_str!("../../../../store/tests/golden/v1/events.ndjson"),
     include_str!("../../../../store/tests/golden/v1/undo.ndjson"),
+    include_str!("../../../../store/tests/golden/v1/review.ndjson"),
 ];
 
 /// The numbered events of the logs, as a stream shows them: byte for byte.
