@@ -1,6 +1,7 @@
 //! Failures of the model: another attempt with backoff, or the end of the turn.
 
 use tenure_core::{
+    command::Partial,
     event::Body,
     model::{Fault, FaultKind},
     session::{ATTEMPTS_MAX, RETRYING_MS_MAX},
@@ -127,6 +128,22 @@ fn a_server_of_this_machine_that_was_never_there_is_not_waited_for() {
         .given([say("hi"), asks([read("r1")]), done("r1"), no_server(), no_server(), no_server()])
         .when(no_server())
         .then(&["model_attempt_failed 2.4 no_server retry +4000"], &["CallModel 2.5 +4000"]);
+    let three = || [no_server(), no_server(), no_server()];
+    case("one whose answer was cut with us, too")
+        .given([say("hi"), crash_with([], "Half a sen")])
+        .given(three())
+        .when(no_server())
+        .then(&["model_attempt_failed 1.5 no_server retry +4000"], &["CallModel 1.6 +4000"]);
+    case("also where only a call had begun")
+        .given([say("hi"), crash_in(Partial { begun: true, ..partial("") })])
+        .given(three())
+        .when(no_server())
+        .then(&["model_attempt_failed 1.5 no_server retry +4000"], &["CallModel 1.6 +4000"]);
+    case("a crash alone tells nothing of it")
+        .given([say("hi"), crash()])
+        .given(three())
+        .when(no_server())
+        .then(&["model_attempt_failed 1.5 no_server", "turn_failed t1 no_server"], &[]);
     case("what it did a turn before does not count")
         .given([say("hi"), reply(), say("again"), no_server(), no_server(), no_server()])
         .when(no_server())

@@ -321,6 +321,11 @@ pub fn crash_with<const N: usize>(classes: [(&'static str, CallClass); N], text:
     })
 }
 
+/// A crash in the middle of a reply, of which this had come.
+pub fn crash_in(partial: Partial) -> Step {
+    tell(move |_| Input::Recover { classes: vec![], partial: partial.clone(), seen: None })
+}
+
 pub fn resume(turn: &'static str) -> Step {
     in_turn(turn, |turn_id| Command::Resume { turn_id })
 }

@@ -35,7 +35,8 @@ impl Shown {
 
     /// What the attempt under way has shown.
     pub(super) fn so_far(&self) -> Partial {
-        Partial { text: self.text.clone(), thinking: self.thinking.clone(), ..Partial::default() }
+        let begun = self.offsets.keys().any(|(_, _, stream)| !matches!(stream, Stream::Output(_)));
+        Partial { text: self.text.clone(), thinking: self.thinking.clone(), begun, ..Partial::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
