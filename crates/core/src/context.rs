@@ -11,7 +11,7 @@ use crate::{
     event::{Body, CallOrigin, ContextCompacted, ContextSeeded, Event},
     ids::{CallId, MessageId, SessionId, TurnId},
     message::{MessageRef, Part, Role, joined_text},
-    model::Thinking,
+    model::{Block, Thinking},
     redact::marks_in,
     session::Session,
     tool::{Outcome, ToolCall, ToolSpec},
@@ -22,7 +22,7 @@ use crate::{
 pub enum ChatMessage {
     System { parts: Vec<Part> },
     User { parts: Vec<Part> },
-    Assistant { text: String, thinking: Vec<Thinking>, calls: Vec<ToolCall> },
+    Assistant { text: String, thinking: Vec<Thinking>, calls: Vec<ToolCall>, order: Vec<Block> },
     Tool { call: CallId, provider_id: Option<String>, name: String, ok: bool, parts: Vec<Part> },
 }
 
@@ -141,8 +141,8 @@ impl Transcript {
                 }
                 let tokens = output.usage.sent();
                 self.counted = Some(Counted { model: output.model.clone(), messages: self.entries.len(), tokens });
-                let (text, thinking) = (output.text.clone(), output.thinking.clone());
-                let message = ChatMessage::Assistant { text, thinking, calls: output.tool_calls.clone() };
+                let (text, thinking, order) = (output.text.clone(), output.thinking.clone(), output.order.clone());
+                let message = ChatMessage::Assistant { text, thinking, calls: output.tool_calls.clone(), order };
                 self.add(message, Voice::Agent, event.seq, vec![]);
             }
             Body::ToolCallCompleted(done) if done.origin == CallOrigin::Model => {

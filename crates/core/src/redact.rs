@@ -253,6 +253,11 @@ impl StreamRedactor {
         out
     }
 
+    /// How many bytes are held back.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
     /// What was held back, at the stream's end.
     pub fn finish(&mut self) -> String {
         let held = std::mem::take(&mut self.held);

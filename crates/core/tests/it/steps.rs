@@ -76,7 +76,16 @@ pub const USAGE: Usage = Usage { input_tokens: 10, output_tokens: 5, cache_read_
 
 fn output(calls: Vec<ToolCall>, cost: Option<MicroUsd>) -> ModelOutput {
     let stop_reason = if calls.is_empty() { StopReason::EndTurn } else { StopReason::ToolUse };
-    ModelOutput { text: "text".into(), thinking: vec![], calls, stop_reason, usage: USAGE, cost, guessed_tokens: 0 }
+    ModelOutput {
+        text: "text".into(),
+        thinking: vec![],
+        calls,
+        order: vec![],
+        stop_reason,
+        usage: USAGE,
+        cost,
+        guessed_tokens: 0,
+    }
 }
 
 fn model_done(output: ModelOutput) -> Step {

@@ -13,7 +13,7 @@ use tenure_core::{
 };
 
 use super::{
-    conversation::{CallResult, Said, Turn, spoken},
+    conversation::{CallResult, Said, Told, Turn, led_on, spoken, told},
     media::{self, Media},
 };
 use crate::entry::{Effort, Entry, ThinkingStyle};
@@ -192,18 +192,9 @@ fn messages<'a>(turns: &'a [Turn<'a>], media: &Media<'a>) -> Result<Vec<Message<
     for turn in turns {
         let message = match turn {
             Turn::User { results, said } => Message { role: "user", content: user(results, said, media)? },
-            Turn::Assistant { text: said, thinking, calls } => {
-                let says = !said.trim().is_empty();
-                // Thoughts that came to nothing may not stand alone.
-                let thoughts = thinking.iter().filter(|_| says || !calls.is_empty());
-                let mut content: Vec<Block<'_>> = thoughts.filter_map(thought).collect();
-                content.extend(says.then(|| text(said)));
-                content.extend(calls.iter().map(|asked| Block::ToolUse {
-                    id: &asked.id,
-                    name: &asked.call.name,
-                    input: asked.object(),
-                }));
-                Message { role: "assistant", content }
+            Turn::Assistant { text, thinking, calls, order } => {
+                let blocks = led_on(told(text, thinking, calls, order), is_blank);
+                Message { role: "assistant", content: blocks.into_iter().filter_map(block).collect() }
             }
         };
         // The vendor refuses a message without content; an empty reply says nothing anyway.
@@ -252,6 +243,19 @@ fn blocks<'a>(parts: &'a [Part], by_system: bool, media: &Media<'a>) -> Result<V
 
 fn text(text: &str) -> Block<'_> {
     Block::Text { text: text.into(), cache_control: None }
+}
+
+/// The vendor refuses text that says nothing.
+fn block(told: Told<'_>) -> Option<Block<'_>> {
+    match told {
+        Told::Text(said) => (!is_blank(said)).then(|| text(said)),
+        Told::Thinking(thinking) => thought(thinking),
+        Told::Call(_, asked) => Some(Block::ToolUse { id: &asked.id, name: &asked.call.name, input: asked.object() }),
+    }
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
 }
 
 /// Thinking goes back as it came, or not at all.

@@ -190,7 +190,7 @@ struct Shape {
 impl Shape {
     fn push<'a>(&self, turn: &'a Turn<'a>, media: &Media<'a>, messages: &mut Vec<Message<'a>>) -> Result<(), Fault> {
         match turn {
-            Turn::Assistant { text, thinking, calls } => messages.push(self.assistant(text, thinking, calls)),
+            Turn::Assistant { text, thinking, calls, .. } => messages.push(self.assistant(text, thinking, calls)),
             Turn::User { results, said } => {
                 for result in results {
                     messages.push(self.result(result));

@@ -13,7 +13,7 @@ use tenure_core::{
 };
 
 use super::{
-    conversation::{Turn, text_of},
+    conversation::{Told, Turn, led_on, text_of, told},
     media::{self, Media},
 };
 use crate::entry::{Effort, Entry, ThinkingStyle};
@@ -125,21 +125,9 @@ fn tool(spec: &tenure_core::tool::ToolSpec) -> Tool<'_> {
 
 fn push<'a>(turn: &'a Turn<'a>, media: &Media<'a>, input: &mut Vec<Item<'a>>) -> Result<(), Fault> {
     match turn {
-        Turn::Assistant { text, thinking, calls } => {
+        Turn::Assistant { text, thinking, calls, order } => {
             // An item of reasoning has to be followed by what it led to.
-            let led_on = !text.is_empty() || !calls.is_empty();
-            input.extend(thinking.iter().filter(|_| led_on).filter_map(kept));
-            if !text.is_empty() {
-                let content = vec![Content::OutputText { text }];
-                input.push(Item::Plain(PlainItem::Message { role: "assistant", content }));
-            }
-            input.extend(calls.iter().map(|asked| {
-                Item::Plain(PlainItem::FunctionCall {
-                    call_id: &asked.id,
-                    name: &asked.call.name,
-                    arguments: asked.call.input.to_string(),
-                })
-            }));
+            input.extend(led_on(told(text, thinking, calls, order), str::is_empty).into_iter().filter_map(item));
         }
         Turn::User { results, said } => {
             for result in results {
@@ -162,6 +150,22 @@ fn push<'a>(turn: &'a Turn<'a>, media: &Media<'a>, input: &mut Vec<Item<'a>>) ->
         }
     }
     Ok(())
+}
+
+fn item<'a>(told: Told<'a>) -> Option<Item<'a>> {
+    match told {
+        Told::Text("") => None,
+        Told::Text(text) => {
+            let content = vec![Content::OutputText { text }];
+            Some(Item::Plain(PlainItem::Message { role: "assistant", content }))
+        }
+        Told::Thinking(thinking) => kept(thinking),
+        Told::Call(_, asked) => Some(Item::Plain(PlainItem::FunctionCall {
+            call_id: &asked.id,
+            name: &asked.call.name,
+            arguments: asked.call.input.to_string(),
+        })),
+    }
 }
 
 fn kept<'a>(thinking: &Thinking) -> Option<Item<'a>> {

@@ -53,6 +53,7 @@ impl Session {
             text: output.text,
             thinking: output.thinking,
             tool_calls: output.calls,
+            order: output.order,
             stop_reason: output.stop_reason,
             usage: output.usage,
             cost_micro_usd: output.cost,
