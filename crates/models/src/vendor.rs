@@ -8,6 +8,7 @@ mod fault;
 mod gemini;
 mod media;
 mod responses;
+mod schema;
 mod stream;
 mod transport;
 

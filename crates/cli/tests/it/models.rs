@@ -255,7 +255,9 @@ async fn an_answer_fits_its_schema_or_the_turn_fails() {
     let ran = ask(&folder, &[("OPENAI_BASE_URL", vendor.url("/v1"))], &arguments).exits(0);
     assert_eq!(ran.stdout, "{\"n\": 5}\n", "{ran:?}");
     let body = vendor.asked()[0].json();
-    assert_eq!(body["response_format"]["json_schema"]["schema"], wanted, "{body}");
+    let mut sent = wanted.clone();
+    sent["additionalProperties"] = json!(false);
+    assert_eq!(body["response_format"]["json_schema"]["schema"], sent, "{body}");
     let folder = Folder::new();
     let vendor = answers(&["{\"n\": \"five\"}"]).await;
     let ran = ask(&folder, &[("OPENAI_BASE_URL", vendor.url("/v1"))], &arguments).exits(1);

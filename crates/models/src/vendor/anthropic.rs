@@ -15,6 +15,7 @@ use tenure_core::{
 use super::{
     conversation::{CallResult, Said, Told, Turn, led_on, spoken, told},
     media::{self, Media},
+    schema,
 };
 use crate::entry::{Effort, Entry, ThinkingStyle};
 
@@ -39,7 +40,7 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<ThinkingWish>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    output_config: Option<OutputConfig<'a>>,
+    output_config: Option<OutputConfig>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -66,17 +67,17 @@ enum ThinkingWish {
 }
 
 #[derive(Serialize)]
-struct OutputConfig<'a> {
+struct OutputConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     effort: Option<Effort>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<Format<'a>>,
+    format: Option<Format>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Format<'a> {
-    JsonSchema { schema: &'a Value },
+enum Format {
+    JsonSchema { schema: Value },
 }
 
 #[derive(Serialize)]
@@ -164,23 +165,24 @@ fn thinking_wish(entry: &Entry, max_tokens: u64) -> Option<ThinkingWish> {
     }
 }
 
-fn output_config<'a>(entry: &Entry, request: &'a ModelRequest) -> Option<OutputConfig<'a>> {
+fn output_config(entry: &Entry, request: &ModelRequest) -> Option<OutputConfig> {
     let effort = entry.effort.filter(|_| entry.thinking == ThinkingStyle::Adaptive);
-    let format = request.output_schema.as_deref().map(|schema| Format::JsonSchema { schema });
+    let format = request.output_schema.as_deref().and_then(schema::closed_for_anthropic);
+    let format = format.map(|schema| Format::JsonSchema { schema });
     (effort.is_some() || format.is_some()).then_some(OutputConfig { effort, format })
 }
 
 /// The stable part has a mark of its own, so that it is found again when the conversation was shortened.
 fn system(request: &ModelRequest) -> Vec<Block<'_>> {
-    let texts: Vec<&str> = request.system.iter().map(|text| &**text).filter(|text| !text.trim().is_empty()).collect();
+    let texts = request.system.iter().map(|text| Cow::Borrowed(&**text)).filter(|text| !is_blank(text));
+    // The vendor refuses a schema that leaves an object open.
+    let untold = request.output_schema.as_deref().filter(|schema| schema::closed_for_anthropic(schema).is_none());
+    let texts: Vec<_> = texts.chain(untold.map(|schema| Cow::Owned(schema::in_words(schema)))).collect();
     let last = texts.len().saturating_sub(1);
     texts
         .into_iter()
         .enumerate()
-        .map(|(index, text)| Block::Text {
-            text: text.into(),
-            cache_control: (index == last).then_some(CacheControl::Ephemeral),
-        })
+        .map(|(index, text)| Block::Text { text, cache_control: (index == last).then_some(CacheControl::Ephemeral) })
         .collect()
 }
 

@@ -15,6 +15,7 @@ use tenure_core::{
 use super::{
     conversation::{Told, Turn, led_on, text_of, told},
     media::{self, Media},
+    schema,
 };
 use crate::entry::{Effort, Entry, ThinkingStyle};
 
@@ -102,15 +103,20 @@ pub(crate) fn body(entry: &Entry, request: &ModelRequest, turns: &[Turn<'_>]) ->
         include: thinks.then_some(["reasoning.encrypted_content"]),
         max_output_tokens: entry.output_max,
         reasoning: thinks.then_some(Reasoning { effort: entry.effort, summary: "auto" }),
-        text: request.output_schema.as_deref().map(|schema| {
-            json!({ "format": { "type": "json_schema", "name": SCHEMA_NAME, "strict": true, "schema": schema } })
-        }),
+        text: request.output_schema.as_deref().map(format),
         prompt_cache_key: request.meta.session_id.to_string(),
         tools: request.tools.iter().map(tool).collect(),
         instructions: request.system.iter().map(|text| &**text).collect::<Vec<_>>().join("\n\n"),
         input,
     };
     Ok(super::encode(&body))
+}
+
+/// What strict mode does not take is sent as it is, and the model does its best.
+fn format(wished: &Value) -> Value {
+    let strict = schema::strict(wished);
+    let (is_strict, schema) = (strict.is_some(), strict.as_ref().unwrap_or(wished));
+    json!({ "format": { "type": "json_schema", "name": SCHEMA_NAME, "strict": is_strict, "schema": schema } })
 }
 
 fn tool(spec: &tenure_core::tool::ToolSpec) -> Tool<'_> {

@@ -308,19 +308,51 @@ async fn a_context_that_begins_with_a_reply_is_given_a_beginning() {
     }
 }
 
+/// What is sent where a reply has to fit this schema.
+async fn sent_with(format: Format, schema: &Value) -> Value {
+    let request = ModelRequest { output_schema: Some(Arc::new(schema.clone())), ..request(vec![user("n?")]) };
+    serde_json::from_slice(&speaker(format, entry()).await.body(&request).unwrap()).unwrap()
+}
+
+const SCHEMAS: [(Format, &str, &str); 4] = [
+    (Format::Anthropic, "/output_config/format/schema", ""),
+    (Format::Chat, "/response_format/json_schema/schema", "/response_format/json_schema/strict"),
+    (Format::Responses, "/text/format/schema", "/text/format/strict"),
+    (Format::Gemini, "/generationConfig/responseJsonSchema", ""),
+];
+
 #[tokio::test]
-async fn a_schema_for_the_reply_is_sent_in_the_vendors_own_way() {
-    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
-    for (format, place) in [
-        (Format::Anthropic, "/output_config/format/schema"),
-        (Format::Chat, "/response_format/json_schema/schema"),
-        (Format::Responses, "/text/format/schema"),
-        (Format::Gemini, "/generationConfig/responseJsonSchema"),
-    ] {
-        let request = ModelRequest { output_schema: Some(Arc::new(schema.clone())), ..request(vec![user("n?")]) };
-        let body: Value = serde_json::from_slice(&speaker(format, entry()).await.body(&request).unwrap()).unwrap();
-        assert_eq!(body.pointer(place), Some(&schema), "{format:?}: {body}");
+async fn a_schema_for_the_reply_is_sent_as_strict_modes_demand_it() {
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
+    let mut closed = schema.clone();
+    closed["additionalProperties"] = json!(false);
+    for (format, place, strict) in SCHEMAS {
+        let body = sent_with(format, &schema).await;
+        let expected = if format == Format::Gemini { &schema } else { &closed };
+        assert_eq!(body.pointer(place), Some(expected), "{format:?}: {body}");
+        assert!(strict.is_empty() || body.pointer(strict) == Some(&json!(true)), "{format:?}: {body}");
     }
+}
+
+#[tokio::test]
+async fn a_schema_that_strict_modes_do_not_take_is_sent_without_them() {
+    let free = json!({ "type": "object", "properties": { "n": { "type": "null" }, "m": { "type": "null" } }, "required": ["n"] });
+    let open = json!({ "type": "object", "additionalProperties": { "type": "integer" } });
+    for (format, place, strict) in SCHEMAS {
+        for schema in [&free, &open] {
+            let body = sent_with(format, schema).await;
+            if format != Format::Anthropic {
+                assert_eq!(body.pointer(place), Some(schema), "{format:?}: {body}");
+                assert!(strict.is_empty() || body.pointer(strict) == Some(&json!(false)), "{format:?}: {body}");
+            }
+        }
+    }
+    let body = sent_with(Format::Anthropic, &free).await;
+    assert_eq!(body.pointer("/output_config/format/schema/required"), Some(&json!(["n"])));
+    let body = sent_with(Format::Anthropic, &open).await;
+    assert_eq!(body.get("output_config"), None);
+    let told = body["system"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap().to_owned();
+    assert!(told.ends_with(&open.to_string()), "{told}");
 }
 
 #[tokio::test]
