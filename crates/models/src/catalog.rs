@@ -431,6 +431,13 @@ fn check_models(models: &BTreeMap<String, ModelConfig>, providers: &BTreeMap<Str
         if model.prices.is_some_and(|prices| !sane(&prices)) {
             return bad("a price is a number from 0");
         }
+        let wire = name.split_once('/').and_then(|(provider, _)| providers.get(provider)).map(Provider::wire);
+        if model.tool_mode == Some(ToolMode::Schema) && wire != Some(Wire::Chat) {
+            return bad(
+                "tool_mode = \"schema\" is for servers that are spoken to by wire = \"chat\": leave it out, or set \
+                 that wire for the provider",
+            );
+        }
         if model.window == Some(0) || model.output_max == Some(0) {
             return bad("window and output_max are above 0");
         }

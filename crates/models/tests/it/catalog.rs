@@ -293,6 +293,24 @@ async fn a_server_that_drops_tools_is_found_out() {
 }
 
 #[test]
+fn tools_by_schema_are_refused_where_the_format_has_none() {
+    let with = |wire: Wire, name: &str| {
+        let mut config = at("http://127.0.0.1:1".into());
+        config.providers.get_mut("box").unwrap().wire = Some(wire);
+        let model = ModelConfig { tool_mode: Some(ToolMode::Schema), ..ModelConfig::default() };
+        config.models.insert(name.to_owned(), model);
+        Catalog::new(config, |_| None)
+    };
+    assert!(with(Wire::Chat, "box/m").is_ok() && with(Wire::Chat, "ollama/m").is_ok());
+    for wire in [Wire::Anthropic, Wire::Responses, Wire::Gemini] {
+        let told = with(wire, "box/m").unwrap_err();
+        assert_eq!((told.table, told.name.as_str()), ("models", "box/m"), "{wire:?}");
+        assert!(told.what.contains("wire = \"chat\""), "{told}");
+    }
+    assert!(with(Wire::Chat, "anthropic/claude-opus-5-5").is_err());
+}
+
+#[test]
 fn mistakes_are_told_with_their_key() {
     let model = |name: &str| CatalogConfig {
         models: BTreeMap::from([(name.to_owned(), ModelConfig { window: Some(0), ..ModelConfig::default() })]),
