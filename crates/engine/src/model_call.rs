@@ -36,6 +36,9 @@ const EVENT_BYTES_MAX: usize = 24 * 1024 * 1024;
 const CALLS_MAX: u32 = 128;
 /// How many letters of an answer that does not fit its schema are told.
 const SAID_MAX: usize = 200;
+/// What becomes of the attachments of a request that was refused.
+const LEFT_OUT: &str = "; what this turn had attached is only named to the model from now on: attach it again, or retry \
+                        the turn, to send it again";
 /// Models put it around what is asked of them, whatever they are told.
 const FENCE: &str = "```";
 
@@ -118,6 +121,9 @@ impl ModelCall {
             }
             Err(mut fault) => {
                 fault.message = self.secrets.redact(&fault.message).into_owned();
+                if fault.kind == FaultKind::BadRequest && !self.request.files.is_empty() {
+                    fault.message.push_str(LEFT_OUT);
+                }
                 Err(fault)
             }
         }

@@ -302,6 +302,7 @@ impl Catalog {
         if let Some(said) = self.models.get(name) {
             lay_over(&mut entry, said);
         }
+        entry.takes.retain(|kind| provider.wire().carries(*kind));
         entry
     }
 

@@ -26,7 +26,7 @@ use tenure_core::{
 
 use crate::{
     Model, ModelEvent, Patience,
-    entry::{Entry, Prices, ToolMode},
+    entry::{Entry, PartKind, Prices, ToolMode},
     tokens,
 };
 
@@ -46,6 +46,27 @@ pub enum Wire {
     Responses,
     /// Google Gemini.
     Gemini,
+}
+
+/// Images that Anthropic and OpenAI know.
+const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+impl Wire {
+    /// Whether the format has a place for such parts, whatever the model can take.
+    pub(crate) fn carries(self, kind: PartKind) -> bool {
+        match (self, kind) {
+            (Wire::Anthropic | Wire::Responses, PartKind::Audio) => false,
+            (_, PartKind::Image | PartKind::Audio | PartKind::File) => true,
+        }
+    }
+
+    /// Whether images of this type can be sent at all. Servers that imitate others know for themselves what they read.
+    fn shows(self, mime_type: &str) -> bool {
+        match self {
+            Wire::Anthropic | Wire::Responses => IMAGE_TYPES.contains(&mime_type),
+            Wire::Chat | Wire::Gemini => true,
+        }
+    }
 }
 
 /// One model at one endpoint.
@@ -85,8 +106,8 @@ impl VendorModel {
             return Cow::Borrowed(messages);
         }
         let named = |part: &mut Part| {
-            if let Some(name) = part.attachment().filter(|_| !self.takes(part)) {
-                *part = Part::text(format!("({}, {name}: left out, since you cannot take it)", part.described()));
+            if !self.takes(part) {
+                part.name_only("left out, since you cannot take it");
             }
         };
         let mut messages = messages.to_vec();
@@ -102,7 +123,7 @@ impl VendorModel {
     }
 
     fn takes_kind(&self, part_kind: &str) -> bool {
-        self.entry.takes.iter().any(|kind| kind.name() == part_kind)
+        self.entry.takes.iter().any(|kind| kind.name() == part_kind && self.wire.carries(*kind))
     }
 
     fn path(&self) -> String {
@@ -203,7 +224,8 @@ impl Model for VendorModel {
             // It goes as text.
             Part::File { mime_type, .. } if media::is_text(mime_type) => true,
             Part::File { mime_type, .. } => media::is_pdf(mime_type) && self.takes_kind(part.kind()),
-            Part::Image { .. } | Part::Audio { .. } => self.takes_kind(part.kind()),
+            Part::Image { mime_type, .. } => self.wire.shows(mime_type) && self.takes_kind(part.kind()),
+            Part::Audio { .. } => self.takes_kind(part.kind()),
         }
     }
 }

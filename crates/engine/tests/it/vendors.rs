@@ -380,3 +380,62 @@ async fn every_signature_of_gemini_goes_back_on_its_own_part() {
     assert_eq!(replies(&rig.events(session).await), ["One two three", "Seen."]);
     rig.sound(session).await;
 }
+
+/// A message with a file of this kind.
+async fn showing(rig: &Rig, session: tenure_core::ids::SessionId, name: &str, mime_type: &str) -> Command {
+    let file = NewFile { name: name.into(), mime_type: mime_type.into(), bytes: Bytes::from_static(b"bytes") };
+    let Ok(Answered::Attached { attachment }) = rig.engine.attach(session, file, None, user()).await else {
+        panic!("{name} is not taken");
+    };
+    let (r#ref, mime_type) = (attachment.r#ref, attachment.mime_type);
+    let part = match mime_type.starts_with("audio/") {
+        true => Part::Audio { r#ref, mime_type },
+        false => Part::Image { r#ref, mime_type },
+    };
+    let parts = vec![Part::text("what is it?"), part];
+    Command::SendMessage { role: Role::User, parts, delivery: Delivery::Queue, auto_run: None }
+}
+
+#[tokio::test]
+async fn a_part_that_the_format_cannot_carry_is_refused_when_it_comes() {
+    for format in [Format::Anthropic, Format::Responses] {
+        let vendor = FakeVendor::with(move |_, _| says(format, "ok")).await;
+        // Nobody says what this model takes.
+        let rig = plain(&vendor, format).await;
+        let session = rig.create().await;
+        for (name, mime_type) in [("c.wav", "audio/wav"), ("d.tiff", "image/tiff")] {
+            let command = showing(&rig, session, name, mime_type).await;
+            let refusal = rig.command(session, command).await.expect_err("it cannot be sent").to_string();
+            assert!(refusal.contains("cannot take a part"), "{format:?}: {refusal}");
+        }
+        assert_eq!(rig.ask(session, "hello").await.status, RecordStatus::Completed, "{format:?}");
+        assert_eq!(vendor.asked().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_image_that_the_vendor_refuses_does_not_stay_in_the_way() {
+    let told = json!({ "error": { "code": 500, "type": "server_error", "message": "image input is not supported" } });
+    for (format, status) in Format::ALL.into_iter().flat_map(|format| [(format, 400), (format, 500)]) {
+        let told = told.clone();
+        let vendor = FakeVendor::with(move |asked, _| match asked.json().to_string().contains(&base64(b"bytes")) {
+            true => Answer::json(status, &told),
+            false => says(format, "ok"),
+        })
+        .await;
+        let rig = plain(&vendor, format).await;
+        let session = rig.create().await;
+        let command = showing(&rig, session, "a.png", "image/png").await;
+        let sent = rig.command(session, command).await;
+        let Ok(Answered::Message { turn_id: Some(turn), .. }) = sent else { panic!("{format:?}: {sent:?}") };
+        let record = rig.settled(session, turn).await;
+        let error = record.error.expect("it was refused");
+        assert_eq!(error.code, "bad_request", "{format:?} {status}");
+        assert!(error.message.contains("attach it again"), "{}", error.message);
+        let record = rig.ask(session, "and now?").await;
+        assert_eq!(record.status, RecordStatus::Completed, "{format:?} {status}: {:?}", record.error);
+        let last = vendor.asked().pop().expect("a request").json().to_string();
+        assert!(last.contains("-a.png: left out"), "{format:?}: {last}");
+        rig.sound(session).await;
+    }
+}

@@ -56,6 +56,10 @@ pub(crate) fn of_status(status: StatusCode, headers: &HeaderMap, body: &[u8], se
         (Some(FaultKind::Server), FaultKind::Auth | FaultKind::Quota | FaultKind::RateLimited) => by_code,
         (Some(kind), _) => kind,
     };
+    // Some call it a fault of their own that they were sent a picture: it will be one again.
+    if kind == FaultKind::Server && told.refuses_a_part() {
+        kind = FaultKind::BadRequest;
+    }
     match header(headers, "x-should-retry") {
         Some("true") if !kind.retryable() => kind = FaultKind::Server,
         // The vendor knows that another attempt is in vain.
@@ -258,6 +262,18 @@ impl Told {
             ),
         ];
         known.iter().find(|(names, _)| is(names)).map(|(_, kind)| *kind)
+    }
+
+    /// Whether it is something attached that the model cannot take.
+    fn refuses_a_part(&self) -> bool {
+        const WORDS: [&str; 4] = [
+            "image input is not supported",
+            "audio input is not supported",
+            "not a multimodal model",
+            "does not support image",
+        ];
+        let words = self.words.to_ascii_lowercase();
+        WORDS.iter().any(|part| words.contains(part))
     }
 
     fn overflows(&self) -> bool {
