@@ -11,8 +11,15 @@ mod responses;
 mod schema;
 mod stream;
 mod transport;
+pub(crate) mod window;
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -76,11 +83,20 @@ pub struct VendorModel {
     pub(crate) wire: Wire,
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) transport: Transport,
+    learned: Arc<Learned>,
+}
+
+/// What a server told of a model while it was being used.
+#[derive(Debug, Default)]
+struct Learned {
+    asked: AtomicBool,
+    /// Its window; nothing, while that is not known.
+    window: AtomicU64,
 }
 
 impl VendorModel {
     pub fn new(entry: Entry, wire: Wire, endpoint: Arc<Endpoint>, transport: Transport) -> Self {
-        Self { entry, wire, endpoint, transport }
+        Self { entry, wire, endpoint, transport, learned: Arc::default() }
     }
 
     pub fn entry(&self) -> &Entry {
@@ -152,6 +168,20 @@ impl VendorModel {
         }
     }
 
+    /// Asks a server on this machine for the model's window, once and beside the turn: now the model is loaded.
+    fn learn(&self) {
+        let may = self.entry.window.is_none() && self.endpoint.is_local();
+        if !may || self.learned.asked.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (transport, endpoint, wire) = (self.transport.clone(), self.endpoint.clone(), self.wire);
+        let (id, learned) = (self.entry.id.clone(), self.learned.clone());
+        tokio::spawn(async move {
+            let told = window::of(&transport, &endpoint, wire, &id).await;
+            learned.window.store(told.unwrap_or(0), Ordering::Relaxed);
+        });
+    }
+
     /// What the vendor said is followed by what can be done about it.
     fn explained(&self, mut fault: Fault) -> Fault {
         let hint = match fault.kind {
@@ -176,6 +206,7 @@ impl Model for VendorModel {
         let body = self.body(&request)?;
         let chunks = self.transport.post(&self.endpoint, self.wire, &self.path(), body).await;
         let chunks = chunks.map_err(|fault| self.explained(fault))?;
+        self.learn();
         Ok(self.read(chunks, !request.tools.is_empty()))
     }
 
@@ -189,7 +220,10 @@ impl Model for VendorModel {
         match self.entry.is_openai {
             // The reply's share of the window is kept free: what is sent may not reach into it.
             true => self.entry.window.map(|window| window.saturating_sub(self.entry.output_max.unwrap_or(0))),
-            false => self.entry.window,
+            false => self.entry.window.or_else(|| {
+                let learned = self.learned.window.load(Ordering::Relaxed);
+                (learned > 0).then_some(learned)
+            }),
         }
     }
 
