@@ -228,6 +228,22 @@ fn what_is_secret_of_a_provider_is_known() {
     assert_eq!(catalog.provider("box").unwrap().endpoint().shown_url(), "http://box.example/v1");
 }
 
+#[test]
+fn a_short_key_is_secret_and_a_word_in_its_place_is_not() {
+    let told = |key: &str| {
+        let mut config = at("http://127.0.0.1:1/v1".into());
+        config.providers.get_mut("box").unwrap().key = Some(key.to_owned());
+        let fault = tenure_core::model::Fault::new(FaultKind::Auth, format!("bad key {key}"));
+        with(config, &[]).provider("box").unwrap().tamed(fault).message
+    };
+    for key in ["abc123", "k7x2", "key-of-the-box"] {
+        assert_eq!(told(key), "bad key ${secret:BOX_KEY}");
+    }
+    for word in ["none", "EMPTY", "ollama"] {
+        assert_eq!(told(word), format!("bad key {word}"));
+    }
+}
+
 fn listed<'a>(models: &'a [Listed], name: &str) -> &'a Listed {
     models.iter().find(|model| model.entry.name == name).unwrap_or_else(|| panic!("{name} is not listed"))
 }
