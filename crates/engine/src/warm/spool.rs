@@ -116,3 +116,29 @@ impl Warm {
 fn same_stream(delta: &Delta, fragment: &Fragment) -> bool {
     (delta.step, delta.attempt, delta.stream) == (fragment.step, fragment.attempt, fragment.stream)
 }
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::time::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_reply_has_begun_with_whatever_the_model_sent_first() {
+        let delta = |stream| Delta {
+            seq: 1,
+            ts: Timestamp::from_ms(1),
+            step: 1,
+            attempt: 1,
+            stream,
+            offset: 0,
+            text: "x".into(),
+        };
+        assert!(!Shown::default().so_far().begun);
+        for stream in [Stream::Text, Stream::Thinking, Stream::Arguments(0)] {
+            let mut shown = Shown::default();
+            shown.take(&delta(stream));
+            assert!(shown.so_far().begun, "{stream:?}");
+        }
+    }
+}

@@ -278,11 +278,11 @@ async fn an_answer_of_a_shape_that_is_cut_says_so() {
         assert_eq!(told.code, "schema_mismatch", "{format:?}");
         assert!(told.message.contains("was cut at the model's output limit (max_tokens)"), "{format:?}: {told:?}");
         let events = rig.events(session).await;
-        let failed = events.iter().filter_map(|event| match &event.body {
+        let mut failed = events.iter().filter_map(|event| match &event.body {
             Body::ModelAttemptFailed(failed) => failed.reason.stop_reason,
             _ => None,
         });
-        assert_eq!(failed.last(), Some(StopReason::MaxTokens), "{format:?}");
+        assert_eq!(failed.next_back(), Some(StopReason::MaxTokens), "{format:?}");
     }
 }
 
