@@ -12,7 +12,7 @@ use std::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
 };
 
 pub use speech::{Format, Speech, Spoken};
@@ -155,8 +155,11 @@ impl FakeVendor {
         });
         let served = shared.clone();
         let task = tokio::spawn(async move {
+            // Who is gone takes its connections along.
+            let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, served.clone()));
+                connections.spawn(serve(stream, served.clone()));
+                while connections.try_join_next().is_some() {}
             }
         });
         Self { address, shared, task }
