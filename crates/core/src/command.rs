@@ -8,7 +8,7 @@ use crate::{
     event::{Actor, ContextCompacted, ContextSeeded, RefusedFile},
     ids::{CallId, MessageId, TurnId},
     message::{Attachment, Delivery, Part, Role},
-    model::{Fault, MicroUsd, StopReason, Thinking, Usage},
+    model::{Block, Fault, MicroUsd, StopReason, Thinking, Usage},
     policy::{Policy, Scope},
     time::Timestamp,
     tool::{CallClass, Intent, Outcome, ToolCall, ToolResult},
@@ -181,6 +181,8 @@ pub struct ModelOutput {
     pub text: String,
     pub thinking: Vec<Thinking>,
     pub calls: Vec<ToolCall>,
+    /// In which order they came, where that is not the usual one.
+    pub order: Vec<Block>,
     pub stop_reason: StopReason,
     pub usage: Usage,
     pub cost: Option<MicroUsd>,

@@ -11,7 +11,7 @@ use crate::{
     event::{Body, Bundle, CallOrigin, ContextCompacted, ContextSeeded, Event, RestoreOutcome, WorkspaceRestored},
     ids::{CallId, MessageId, SessionId, TurnId},
     message::{MessageRef, Part, Role, joined_text},
-    model::Thinking,
+    model::{Block, FaultKind, Thinking},
     redact::marks_in,
     session::Session,
     tool::{Outcome, ToolCall, ToolSpec},
@@ -22,7 +22,7 @@ use crate::{
 pub enum ChatMessage {
     System { parts: Vec<Part> },
     User { parts: Vec<Part> },
-    Assistant { text: String, thinking: Vec<Thinking>, calls: Vec<ToolCall> },
+    Assistant { text: String, thinking: Vec<Thinking>, calls: Vec<ToolCall>, order: Vec<Block> },
     Tool { call: CallId, provider_id: Option<String>, name: String, ok: bool, parts: Vec<Part> },
 }
 
@@ -73,6 +73,10 @@ pub struct Transcript {
     provider_ids: HashMap<CallId, String>,
     seeded: Option<Arc<str>>,
     counted: Option<Counted>,
+    /// Where the last turn began; nothing, where that was before what the context still holds.
+    turn_from: u64,
+    /// Turns whose request the vendor refused, by their first and last event.
+    refused: Vec<(u64, u64)>,
 }
 
 /// What a vendor counted of the newest request whose messages still stand as they were sent.
@@ -125,8 +129,17 @@ impl Transcript {
                 self.bodies.insert(added.message_id, entry);
             }
             Body::TurnStarted(started) => {
+                self.turn_from = event.seq;
                 for message in &started.messages {
                     self.deliver(*message, event.seq);
+                }
+            }
+            Body::TurnFailed(failed) if failed.code == FaultKind::BadRequest.code() => {
+                self.refused.push((self.turn_from, event.seq));
+                let from = self.turn_from;
+                let changed = self.entries.iter_mut().filter(|entry| entry.seq >= from).filter_map(Entry::leave_out);
+                if changed.count() > 0 {
+                    self.counted = None;
                 }
             }
             // A message that waits to steer is never left behind by a compaction.
@@ -146,8 +159,8 @@ impl Transcript {
                 }
                 let tokens = output.usage.sent();
                 self.counted = Some(Counted { model: output.model.clone(), messages: self.entries.len(), tokens });
-                let (text, thinking) = (output.text.clone(), output.thinking.clone());
-                let message = ChatMessage::Assistant { text, thinking, calls: output.tool_calls.clone() };
+                let (text, thinking, order) = (output.text.clone(), output.thinking.clone(), output.order.clone());
+                let message = ChatMessage::Assistant { text, thinking, calls: output.tool_calls.clone(), order };
                 self.add(message, Voice::Agent, event.seq, vec![]);
             }
             Body::ToolCallCompleted(done) if done.origin == CallOrigin::Model => {
@@ -266,6 +279,9 @@ impl Transcript {
         for (index, _) in self.missing.iter().filter(|(_, message)| message.id == added.message_id) {
             if let Some(entry) = self.entries.get_mut(*index) {
                 *entry = Entry { seq: entry.seq, ..body.clone() };
+                if self.refused.iter().any(|(from, to)| (*from..=*to).contains(&entry.seq)) {
+                    entry.leave_out();
+                }
             }
         }
         self.missing.retain(|(_, message)| message.id != added.message_id);
@@ -285,6 +301,7 @@ impl Transcript {
         self.counted = None;
         self.bodies.retain(|_, body| body.body_seq >= compacted.context_from);
         self.missing.retain(|(index, _)| *index >= kept);
+        self.refused.retain(|(_, to)| *to >= compacted.kept_from);
         self.missing.iter_mut().for_each(|(index, _)| *index = *index - kept + 1);
     }
 
@@ -342,6 +359,27 @@ impl Transcript {
 
     pub fn messages(&self) -> impl Iterator<Item = &ChatMessage> {
         self.entries.iter().map(|entry| &*entry.message)
+    }
+}
+
+impl Entry {
+    /// What was attached is only named from now on: a vendor that refused it once would refuse every request with it, and
+    /// the session could never go on. Who tries the turn again sends it again.
+    fn leave_out(&mut self) -> Option<()> {
+        let (ChatMessage::System { parts } | ChatMessage::User { parts } | ChatMessage::Tool { parts, .. }) =
+            &*self.message
+        else {
+            return None;
+        };
+        parts.iter().find_map(Part::attachment)?;
+        let why = "left out, since a request with it was refused";
+        match Arc::make_mut(&mut self.message) {
+            ChatMessage::System { parts } | ChatMessage::User { parts } | ChatMessage::Tool { parts, .. } => {
+                parts.iter_mut().for_each(|part| part.name_only(why));
+            }
+            ChatMessage::Assistant { .. } => {}
+        }
+        Some(())
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     command::{KeyUse, Verdict, digest_of},
     ids::{CallId, MessageId, SessionId, TurnId},
     message::{Attachment, Delivery, MessageRef, Part, Role},
-    model::{Fault, MicroUsd, StopReason, Thinking, Usage, is_zero},
+    model::{Block, Fault, MicroUsd, StopReason, Thinking, Usage, is_zero},
     policy::{Policy, Scope},
     session::Settings,
     time::Timestamp,
@@ -402,6 +402,8 @@ data! {
         text: String,
         #[serde(default, skip_serializing_if = "Vec::is_empty")] thinking: Vec<Thinking>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")] tool_calls: Vec<ToolCall>,
+        /// In which order they came; where it is not said, thoughts came first, then the text, then the calls.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] order: Vec<Block>,
         stop_reason: StopReason,
         usage: Usage,
         /// `None`: the price is not known.

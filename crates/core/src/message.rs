@@ -58,6 +58,15 @@ impl Part {
     }
 }
 
+impl Part {
+    /// Puts its name in the place of an attachment, with the reason why it is not there.
+    pub fn name_only(&mut self, why: &str) {
+        if let Some(name) = self.attachment() {
+            *self = Part::text(format!("({}, {name}: {why})", self.described()));
+        }
+    }
+}
+
 /// The text of all text parts, joined as they stand.
 pub fn joined_text(parts: &[Part]) -> String {
     let mut all = String::new();

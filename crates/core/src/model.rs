@@ -187,3 +187,16 @@ pub struct Thinking {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
 }
+
+/// A block of a reply, by its place: where text, thoughts and calls come in turn, vendors want them back in that order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Block {
+    /// So many bytes of the text that follow those before.
+    Text(u64),
+    /// The next of the thoughts.
+    Thinking,
+    /// The next of the calls.
+    Call,
+}

@@ -8,6 +8,9 @@ use serde_json::Value;
 /// Shorter values are too common to be taken for secrets.
 pub const SECRET_BYTES_MIN: usize = 8;
 
+/// A key that a user has given to a vendor is one for sure; but what is shorter still stands in every text.
+pub const KEY_BYTES_MIN: usize = 4;
+
 /// Longer secrets are looked for with a smaller table.
 const TABLE_BYTES_MAX: usize = 1024;
 
@@ -92,6 +95,16 @@ impl Secrets {
     pub fn new(named: impl IntoIterator<Item = (String, String)>) -> Self {
         let named = named.into_iter().filter(|(_, value)| value.len() >= SECRET_BYTES_MIN);
         Self::of(named.map(|(name, value)| Secret::new(name, value)).collect())
+    }
+
+    /// The same, with keys that are known to be some.
+    pub fn with_keys(
+        named: impl IntoIterator<Item = (String, String)>,
+        keys: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        let named = named.into_iter().filter(|(_, value)| value.len() >= SECRET_BYTES_MIN);
+        let keys = keys.into_iter().filter(|(_, value)| value.len() >= KEY_BYTES_MIN);
+        Self::of(named.chain(keys).map(|(name, value)| Secret::new(name, value)).collect())
     }
 
     fn of(mut all: Vec<Secret>) -> Self {
@@ -253,6 +266,11 @@ impl StreamRedactor {
         out
     }
 
+    /// How many bytes are held back.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
     /// What was held back, at the stream's end.
     pub fn finish(&mut self) -> String {
         let held = std::mem::take(&mut self.held);
@@ -273,6 +291,14 @@ impl StreamRedactor {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_key_is_kept_out_from_four_bytes_on() {
+        let of = |value: &str| vec![("A_KEY".to_owned(), value.to_owned())];
+        assert_eq!(Secrets::with_keys([], of("k7x2")).redact("bad key k7x2!"), "bad key ${secret:A_KEY}!");
+        assert_eq!(Secrets::with_keys([], of("abc")).redact("abc"), "abc");
+        assert_eq!(Secrets::with_keys(of("abc1234"), []).redact("abc1234"), "abc1234");
+    }
 
     fn secrets() -> Secrets {
         let named = [("API_KEY", "sk-abcdef123"), ("LONG_KEY", "sk-abcdef123-long"), ("SHORT_KEY", "abc")];

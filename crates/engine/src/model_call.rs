@@ -1,5 +1,7 @@
 //! One call of a model: its stream becomes deltas, and in the end a reply or a fault. It never retries.
 
+mod order;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -23,6 +25,7 @@ use tenure_store::Store;
 use tenure_tools::Registry;
 use tokio::time::Instant;
 
+use self::order::Order;
 use crate::warm::Shower;
 
 /// A reply is not let grow beyond this.
@@ -33,6 +36,9 @@ const EVENT_BYTES_MAX: usize = 24 * 1024 * 1024;
 const CALLS_MAX: u32 = 128;
 /// How many letters of an answer that does not fit its schema are told.
 const SAID_MAX: usize = 200;
+/// What becomes of the attachments of a request that was refused.
+const LEFT_OUT: &str = "; what this turn had attached is only named to the model from now on: attach it again, or retry \
+                        the turn, to send it again";
 /// Models put it around what is asked of them, whatever they are told.
 const FENCE: &str = "```";
 
@@ -115,6 +121,9 @@ impl ModelCall {
             }
             Err(mut fault) => {
                 fault.message = self.secrets.redact(&fault.message).into_owned();
+                if fault.kind == FaultKind::BadRequest && !self.request.files.is_empty() {
+                    fault.message.push_str(LEFT_OUT);
+                }
                 Err(fault)
             }
         }
@@ -176,12 +185,15 @@ impl ModelCall {
                 self.show_text(reply, clear).await?;
             }
             ModelEvent::Thinking(text) => {
+                reply.order.text_over(reply.text_redactor.held());
+                reply.order.thought_begun();
                 let clear = reply.thinking_redactor.push(&text);
                 self.show_thinking(reply, clear).await?;
             }
             ModelEvent::ThinkingDone { signature, origin } => {
                 let clear = reply.thinking_redactor.finish();
                 self.show_thinking(reply, clear).await?;
+                reply.order.text_over(reply.text_redactor.held());
                 reply.close_thinking(signature, origin);
             }
             ModelEvent::CallStarted { index, provider_id, name } => {
@@ -191,6 +203,8 @@ impl ModelCall {
                 }
                 let redactor = StreamRedactor::new(self.secrets.in_json());
                 reply.calls.insert(index, Asked { provider_id, name, arguments: String::new(), redactor });
+                reply.order.text_over(reply.text_redactor.held());
+                reply.order.call();
                 // What was said before a call is not the answer.
                 self.show_unseen(reply).await;
             }
@@ -211,6 +225,7 @@ impl ModelCall {
 
     async fn show_text(&self, reply: &mut Reply, clear: String) -> Result<(), Fault> {
         reply.check_room(clear.len())?;
+        reply.order.text(&clear);
         reply.text.push_str(&clear);
         let begins = reply.text.trim_start();
         // An answer of a given shape may have to be taken out of what is around it, and what is shown cannot be taken back.
@@ -237,6 +252,8 @@ impl ModelCall {
             Some(value) => match tenure_tools::check_text(schema, value) {
                 Ok(()) => {
                     reply.text = value.to_owned();
+                    // It is one block now.
+                    reply.order = Order::default();
                     return Ok(());
                 }
                 Err(problem) => problem,
@@ -267,7 +284,7 @@ impl ModelCall {
     }
 
     fn output(mut self, reply: Reply, stop_reason: StopReason) -> Result<ModelOutput, Fault> {
-        let Reply { text, thinking, calls, usage, .. } = reply;
+        let Reply { text, thinking, calls, order, usage, .. } = reply;
         let calls: Vec<ToolCall> = calls.into_values().map(|asked| self.judge_form(asked)).collect();
         let cost = self.model.cost(&usage);
         let encoded = serde_json::to_vec(&(&text, &thinking, &calls)).map_or(usize::MAX, |json| json.len());
@@ -277,7 +294,8 @@ impl ModelCall {
         }
         // A guess of nothing corrects nothing.
         let guessed_tokens = self.model.recount(&self.request, self.guessed_tokens).unwrap_or(0);
-        Ok(ModelOutput { text, thinking, calls, stop_reason, usage, cost, guessed_tokens })
+        let order = order.told();
+        Ok(ModelOutput { text, thinking, calls, order, stop_reason, usage, cost, guessed_tokens })
     }
 
     /// Whether a call has the right form; whether it may run is not asked here.
@@ -365,6 +383,7 @@ struct Reply {
     thinking_open: String,
     thinking_redactor: StreamRedactor,
     calls: BTreeMap<u32, Asked>,
+    order: Order,
     usage: Usage,
 }
 
@@ -385,6 +404,7 @@ impl Reply {
             thinking_open: String::new(),
             thinking_redactor: StreamRedactor::new(secrets),
             calls: BTreeMap::new(),
+            order: Order::default(),
             usage: Usage::default(),
         }
     }
@@ -393,8 +413,10 @@ impl Reply {
         let text = std::mem::take(&mut self.thinking_open);
         // A redacted block no longer fits its signature: no vendor would take it back.
         if (text.is_empty() && signature.is_none()) || text.contains("${secret:") {
+            self.order.thought_dropped();
             return;
         }
+        self.order.thought();
         self.thinking.push(Thinking { text, signature, origin });
     }
 

@@ -18,7 +18,7 @@ use crate::{
     Model, Patience, Registry,
     entry::{Effort, Entry, PartKind, Prices, ThinkingStyle, ToolMode},
     scripted::{DEFAULT_NAME, DEMO_NAME, ScriptedRegistry},
-    vendor::{Transport, VendorModel, Wire},
+    vendor::{Transport, VendorModel, Wire, window::Offer},
 };
 
 use offered::Offered;
@@ -105,6 +105,12 @@ pub struct Listed {
 }
 
 impl Listed {
+    /// What the server tells of its window, where nobody else does.
+    fn take_window(&mut self, offers: &[Offer]) {
+        let told = offers.iter().find(|offer| offer.id == self.entry.id).and_then(|offer| offer.window);
+        self.entry.window = self.entry.window.or(told);
+    }
+
     /// Whether it is built in for the vendor, and this server of that name does not have it.
     fn is_elsewhere(&self, provider: &Provider, ids: &[String]) -> bool {
         let is_built_in = self.provider == provider.name() && self.source == Source::BuiltIn;
@@ -199,7 +205,8 @@ impl Catalog {
 
     /// What a server lists, looked up a moment ago or now.
     pub async fn offered(&self, provider: &Provider) -> Result<Vec<String>, Fault> {
-        self.offered.by(provider, &self.transport).await
+        let offers = self.offered.by(provider, &self.transport).await?;
+        Ok(offers.into_iter().map(|offer| offer.id).collect())
     }
 
     /// All models that are known by name, in the order of their names.
@@ -231,17 +238,21 @@ impl Catalog {
         let mut models = self.scripted_ones();
         models.extend(self.known());
         let asked = self.providers.values().map(|provider| async move {
-            let offered = if provider.is_local() { Some(self.offered(provider).await) } else { None };
+            let asked = async { self.offered.by(provider, &self.transport).await };
+            let offered = if provider.is_local() { Some(asked.await) } else { None };
             (provider, offered)
         });
         let mut providers = Vec::new();
         for (provider, offered) in join_all(asked).await {
             let (mut missing, mut fault) = (provider.missing(), None);
             match offered {
-                Some(Ok(ids)) if provider.lists() => {
+                Some(Ok(offers)) if provider.lists() => {
+                    let ids: Vec<String> = offers.iter().map(|offer| offer.id.clone()).collect();
                     // What it has counts, not what its vendor has elsewhere.
                     models.retain(|known| !known.is_elsewhere(provider, &ids));
                     models.extend(self.found(provider, &ids, &models));
+                    let own = models.iter_mut().filter(|model| model.provider == provider.name());
+                    own.for_each(|model| model.take_window(&offers));
                 }
                 // One that speaks another format need not list what it has; but it has to be there.
                 Some(Err(Fault { kind, message, .. })) if provider.lists() || kind.is_silence() => {
@@ -302,6 +313,7 @@ impl Catalog {
         if let Some(said) = self.models.get(name) {
             lay_over(&mut entry, said);
         }
+        entry.takes.retain(|kind| provider.wire().carries(*kind));
         entry
     }
 
@@ -430,6 +442,13 @@ fn check_models(models: &BTreeMap<String, ModelConfig>, providers: &BTreeMap<Str
         }
         if model.prices.is_some_and(|prices| !sane(&prices)) {
             return bad("a price is a number from 0");
+        }
+        let wire = name.split_once('/').and_then(|(provider, _)| providers.get(provider)).map(Provider::wire);
+        if model.tool_mode == Some(ToolMode::Schema) && wire != Some(Wire::Chat) {
+            return bad(
+                "tool_mode = \"schema\" is for servers that are spoken to by wire = \"chat\": leave it out, or set \
+                 that wire for the provider",
+            );
         }
         if model.window == Some(0) || model.output_max == Some(0) {
             return bad("window and output_max are above 0");

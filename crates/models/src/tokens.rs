@@ -59,7 +59,7 @@ fn texts(message: &ChatMessage, each: &mut dyn FnMut(&str)) {
                 Part::Image { .. } | Part::Audio { .. } | Part::File { .. } => {}
             });
         }
-        ChatMessage::Assistant { text, thinking, calls } => {
+        ChatMessage::Assistant { text, thinking, calls, .. } => {
             each(text);
             thinking.iter().for_each(|block| each(&block.text));
             for call in calls {

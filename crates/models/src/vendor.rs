@@ -8,10 +8,18 @@ mod fault;
 mod gemini;
 mod media;
 mod responses;
+mod schema;
 mod stream;
 mod transport;
+pub(crate) mod window;
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -25,7 +33,7 @@ use tenure_core::{
 
 use crate::{
     Model, ModelEvent, Patience,
-    entry::{Entry, Prices, ToolMode},
+    entry::{Entry, PartKind, Prices, ToolMode},
     tokens,
 };
 
@@ -47,6 +55,27 @@ pub enum Wire {
     Gemini,
 }
 
+/// Images that Anthropic and OpenAI know.
+const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+impl Wire {
+    /// Whether the format has a place for such parts, whatever the model can take.
+    pub(crate) fn carries(self, kind: PartKind) -> bool {
+        match (self, kind) {
+            (Wire::Anthropic | Wire::Responses, PartKind::Audio) => false,
+            (_, PartKind::Image | PartKind::Audio | PartKind::File) => true,
+        }
+    }
+
+    /// Whether images of this type can be sent at all. Servers that imitate others know for themselves what they read.
+    fn shows(self, mime_type: &str) -> bool {
+        match self {
+            Wire::Anthropic | Wire::Responses => IMAGE_TYPES.contains(&mime_type),
+            Wire::Chat | Wire::Gemini => true,
+        }
+    }
+}
+
 /// One model at one endpoint.
 #[derive(Debug)]
 pub struct VendorModel {
@@ -54,11 +83,20 @@ pub struct VendorModel {
     pub(crate) wire: Wire,
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) transport: Transport,
+    learned: Arc<Learned>,
+}
+
+/// What a server told of a model while it was being used.
+#[derive(Debug, Default)]
+struct Learned {
+    asked: AtomicBool,
+    /// Its window; nothing, while that is not known.
+    window: AtomicU64,
 }
 
 impl VendorModel {
     pub fn new(entry: Entry, wire: Wire, endpoint: Arc<Endpoint>, transport: Transport) -> Self {
-        Self { entry, wire, endpoint, transport }
+        Self { entry, wire, endpoint, transport, learned: Arc::default() }
     }
 
     pub fn entry(&self) -> &Entry {
@@ -84,8 +122,8 @@ impl VendorModel {
             return Cow::Borrowed(messages);
         }
         let named = |part: &mut Part| {
-            if let Some(name) = part.attachment().filter(|_| !self.takes(part)) {
-                *part = Part::text(format!("({}, {name}: left out, since you cannot take it)", part.described()));
+            if !self.takes(part) {
+                part.name_only("left out, since you cannot take it");
             }
         };
         let mut messages = messages.to_vec();
@@ -101,7 +139,7 @@ impl VendorModel {
     }
 
     fn takes_kind(&self, part_kind: &str) -> bool {
-        self.entry.takes.iter().any(|kind| kind.name() == part_kind)
+        self.entry.takes.iter().any(|kind| kind.name() == part_kind && self.wire.carries(*kind))
     }
 
     fn path(&self) -> String {
@@ -130,6 +168,20 @@ impl VendorModel {
         }
     }
 
+    /// Asks a server on this machine for the model's window, once and beside the turn: now the model is loaded.
+    fn learn(&self) {
+        let may = self.entry.window.is_none() && self.endpoint.is_local();
+        if !may || self.learned.asked.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (transport, endpoint, wire) = (self.transport.clone(), self.endpoint.clone(), self.wire);
+        let (id, learned) = (self.entry.id.clone(), self.learned.clone());
+        tokio::spawn(async move {
+            let told = window::of(&transport, &endpoint, wire, &id).await;
+            learned.window.store(told.unwrap_or(0), Ordering::Relaxed);
+        });
+    }
+
     /// What the vendor said is followed by what can be done about it.
     fn explained(&self, mut fault: Fault) -> Fault {
         let hint = match fault.kind {
@@ -154,6 +206,7 @@ impl Model for VendorModel {
         let body = self.body(&request)?;
         let chunks = self.transport.post(&self.endpoint, self.wire, &self.path(), body).await;
         let chunks = chunks.map_err(|fault| self.explained(fault))?;
+        self.learn();
         Ok(self.read(chunks, !request.tools.is_empty()))
     }
 
@@ -167,7 +220,10 @@ impl Model for VendorModel {
         match self.entry.is_openai {
             // The reply's share of the window is kept free: what is sent may not reach into it.
             true => self.entry.window.map(|window| window.saturating_sub(self.entry.output_max.unwrap_or(0))),
-            false => self.entry.window,
+            false => self.entry.window.or_else(|| {
+                let learned = self.learned.window.load(Ordering::Relaxed);
+                (learned > 0).then_some(learned)
+            }),
         }
     }
 
@@ -202,7 +258,8 @@ impl Model for VendorModel {
             // It goes as text.
             Part::File { mime_type, .. } if media::is_text(mime_type) => true,
             Part::File { mime_type, .. } => media::is_pdf(mime_type) && self.takes_kind(part.kind()),
-            Part::Image { .. } | Part::Audio { .. } => self.takes_kind(part.kind()),
+            Part::Image { mime_type, .. } => self.wire.shows(mime_type) && self.takes_kind(part.kind()),
+            Part::Audio { .. } => self.takes_kind(part.kind()),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
 };
 
 pub use speech::{Format, Speech, Spoken};
@@ -30,6 +30,11 @@ impl Asked {
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
+    }
+
+    /// Whether it only looks at what there is.
+    fn is_look(&self) -> bool {
+        self.method == "GET" || self.path.ends_with("/api/show")
     }
 
     pub fn json(&self) -> serde_json::Value {
@@ -121,6 +126,7 @@ pub struct FakeVendor {
 
 struct Shared {
     asked: Mutex<Vec<Asked>>,
+    looked: Mutex<Vec<Asked>>,
     planned: Mutex<VecDeque<Answer>>,
     mind: Box<Mind>,
 }
@@ -141,11 +147,19 @@ impl FakeVendor {
     pub async fn at(address: SocketAddr, mind: impl Fn(&Asked, usize) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(address).await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let shared = Arc::new(Shared { asked: Mutex::default(), planned: Mutex::default(), mind: Box::new(mind) });
+        let shared = Arc::new(Shared {
+            asked: Mutex::default(),
+            looked: Mutex::default(),
+            planned: Mutex::default(),
+            mind: Box::new(mind),
+        });
         let served = shared.clone();
         let task = tokio::spawn(async move {
+            // Who is gone takes its connections along.
+            let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, served.clone()));
+                connections.spawn(serve(stream, served.clone()));
+                while connections.try_join_next().is_some() {}
             }
         });
         Self { address, shared, task }
@@ -164,7 +178,13 @@ impl FakeVendor {
         lock(&self.shared.planned).push_back(answer);
     }
 
-    /// All requests so far.
+    /// All looks so far at what the vendor has. They come beside the requests, when they like: they are not counted with
+    /// them, and get no planned answer.
+    pub fn looked(&self) -> Vec<Asked> {
+        lock(&self.shared.looked).clone()
+    }
+
+    /// All requests so far that want a reply.
     pub fn asked(&self) -> Vec<Asked> {
         lock(&self.shared.asked).clone()
     }
@@ -184,16 +204,26 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
     let _ = stream.set_nodelay(true);
     let mut unread = Vec::new();
     while let Some(asked) = read(&mut stream, &mut unread).await {
-        let number = {
-            let mut all = lock(&shared.asked);
-            all.push(asked.clone());
-            all.len() - 1
-        };
-        let planned = lock(&shared.planned).pop_front();
-        let answer = planned.unwrap_or_else(|| (shared.mind)(&asked, number));
+        let answer = shared.answer(asked);
         if write(&mut stream, answer).await.is_none() {
             return;
         }
+    }
+}
+
+impl Shared {
+    fn answer(&self, asked: Asked) -> Answer {
+        if asked.is_look() {
+            lock(&self.looked).push(asked.clone());
+            return (self.mind)(&asked, lock(&self.asked).len());
+        }
+        let number = {
+            let mut all = lock(&self.asked);
+            all.push(asked.clone());
+            all.len() - 1
+        };
+        let planned = lock(&self.planned).pop_front();
+        planned.unwrap_or_else(|| (self.mind)(&asked, number))
     }
 }
 

@@ -13,7 +13,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use tenure_client::discover;
 use tenure_core::policy::Policy;
-use tenure_core::redact::{Secrets, is_secret_name};
+use tenure_core::redact::{SECRET_BYTES_MIN, Secrets, is_secret_name};
 use tenure_engine::{Engine, EngineConfig, Parts, SystemClock};
 use tenure_models::catalog::Catalog;
 use tenure_server::{About, Access, Limits, Visits};
@@ -452,8 +452,9 @@ fn secrets(
     let coming = spare.iter().enumerate().map(|(at, token)| (format!("TENURE_TOKEN_{}", at + 1), token.clone()));
     let secret: Vec<(String, String)> = secret.collect();
     // A key that a variable holds has that name already.
-    let keys: Vec<_> = keys.filter(|(_, key)| secret.iter().all(|(_, known)| known != key)).collect();
-    Secrets::new(secret.into_iter().chain(named).chain(own).chain(coming).chain(keys))
+    let is_known = |key: &String| key.len() >= SECRET_BYTES_MIN && secret.iter().any(|(_, known)| known == key);
+    let keys: Vec<_> = keys.filter(|(_, key)| !is_known(key)).collect();
+    Secrets::with_keys(secret.into_iter().chain(named).chain(own).chain(coming), keys)
 }
 
 fn greet(context: &Context, note: &DaemonInfo) -> anyhow::Result<()> {

@@ -308,7 +308,8 @@ impl Session {
             return;
         }
         compaction.attempts.made += 1;
-        compaction.attempts.count(&failed.reason, failed.retry_at, at);
+        let came = Came::of(failed.begun, &failed.usage, ["", ""]);
+        compaction.attempts.count(&failed.reason, came, failed.retry_at, at);
         compaction.overflows += u32::from(failed.reason.kind == FaultKind::ContextOverflow);
     }
 
@@ -420,13 +421,31 @@ impl Session {
 }
 
 impl Attempts {
-    fn count(&mut self, reason: &Fault, retry_at: Option<Timestamp>, at: Timestamp) {
+    fn count(&mut self, reason: &Fault, came: Came, retry_at: Option<Timestamp>, at: Timestamp) {
         self.not_before = retry_at;
-        // One that was stopped by us tells nothing of the model.
-        if !matches!(reason.kind, FaultKind::Interrupted | FaultKind::Canceled) {
+        // One that was stopped by us tells nothing of the model, but that it was there if it had begun to answer.
+        let by_us = matches!(reason.kind, FaultKind::Interrupted | FaultKind::Canceled);
+        self.reached |= came == Came::Something || (!by_us && reason.kind != FaultKind::NoServer);
+        if !by_us {
             self.failed += 1;
-            self.reached |= reason.kind != FaultKind::NoServer;
             self.first_failed_at.get_or_insert(at);
+        }
+    }
+}
+
+/// Whether anything of a reply had come when it was cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Came {
+    Nothing,
+    Something,
+}
+
+impl Came {
+    /// What was counted or shown was also sent.
+    fn of(begun: bool, usage: &Usage, shown: [&str; 2]) -> Self {
+        match begun || *usage != Usage::default() || shown.iter().any(|text| !text.is_empty()) {
+            true => Came::Something,
+            false => Came::Nothing,
         }
     }
 }
@@ -521,7 +540,8 @@ impl Turn {
         }
         let begun = failed.begun || failed.reason.kind.follows_a_beginning();
         self.spent.pay_failed(&failed.usage, failed.cost_micro_usd, begun);
-        self.attempts.count(&failed.reason, failed.retry_at, at);
+        let came = Came::of(failed.begun, &failed.usage, [&failed.text, &failed.thinking]);
+        self.attempts.count(&failed.reason, came, failed.retry_at, at);
     }
 
     /// The policy's own call enters with its first event; the model's calls are there already.

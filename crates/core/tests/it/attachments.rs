@@ -8,7 +8,7 @@ use tenure_core::{
 
 use crate::{case::case, steps::*};
 
-fn attach(name: &str) -> Step {
+pub fn attach(name: &str) -> Step {
     let attachment = Attachment {
         r#ref: format!("attachments/{name}"),
         mime_type: "image/png".into(),

@@ -11,6 +11,7 @@ use tenure_core::{
 };
 
 use crate::{
+    attachments::attach,
     case::case,
     steps::*,
     world::{World, call_name},
@@ -232,4 +233,40 @@ fn a_system_message_stays_one() {
         auto_run: None,
     });
     check("system", vec![message], &["system: be short"]);
+}
+
+#[test]
+fn what_was_attached_to_a_refused_request_is_only_named_afterwards() {
+    use tenure_core::{
+        command::Command,
+        message::{Delivery, Role},
+    };
+    let image = || Part::Image { r#ref: "attachments/a.png".into(), mime_type: "image/png".into() };
+    let shows = || {
+        let parts = vec![Part::text("see"), image()];
+        command(Command::SendMessage { role: Role::User, parts, delivery: Delivery::Queue, auto_run: None })
+    };
+    let images = |world: &World| -> Vec<bool> {
+        let messages = transcript(world);
+        assert_eq!(show(messages.messages()), show(reloaded(world).messages()), "a restart changes nothing");
+        let parts = |message: &ChatMessage| match message {
+            ChatMessage::User { parts } => Some(parts.contains(&image())),
+            _ => None,
+        };
+        messages.messages().filter_map(parts).collect()
+    };
+    let refused = || vec![shows(), fault(FaultKind::BadRequest)];
+    let after = |mut script: Vec<Step>, last: Step| {
+        script.insert(0, attach("a.png"));
+        case("after it").given(script).when(last).world
+    };
+    let world = after(refused(), say("and now?"));
+    assert_eq!(images(&world), [false, false]);
+    let told = "user: see(a part of type 'image' (image/png), attachments/a.png: left out, since a request with it was refused)";
+    assert_eq!(show(transcript(&world).messages())[0], told);
+    assert_eq!(images(&after(refused(), retry("t1"))), [false, true], "who tries again sends it again");
+    let world = after(vec![shows(), reply(), say("b")], fault(FaultKind::BadRequest));
+    assert_eq!(images(&world), [true, false], "what was taken before is shown as before");
+    let world = after(vec![shows(), fault(FaultKind::Auth)], say("b"));
+    assert_eq!(images(&world), [true, false], "another fault says nothing of it");
 }

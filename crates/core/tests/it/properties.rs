@@ -326,6 +326,7 @@ impl Play {
                             text: "text".into(),
                             thinking: vec![],
                             calls,
+                            order: vec![],
                             stop_reason,
                             usage,
                             cost,

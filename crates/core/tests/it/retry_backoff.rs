@@ -1,6 +1,7 @@
 //! Failures of the model: another attempt with backoff, or the end of the turn.
 
 use tenure_core::{
+    command::Partial,
     event::Body,
     model::{Fault, FaultKind},
     session::{ATTEMPTS_MAX, RETRYING_MS_MAX},
@@ -74,6 +75,54 @@ fn retry_after_is_followed() {
 }
 
 #[test]
+fn a_vendor_cannot_ask_for_less_than_the_backoff() {
+    case("none at all")
+        .given([say("hi")])
+        .when(fault_after(FaultKind::RateLimited, 0))
+        .then(&["model_attempt_failed 1.1 rate_limited retry +500"], &["CallModel 1.2 +500"]);
+    case("less than is usual by now")
+        .given([say("hi"), fault(FaultKind::Overloaded), fault(FaultKind::Overloaded)])
+        .when(fault_after(FaultKind::Overloaded, 600))
+        .then(&["model_attempt_failed 1.3 overloaded retry +2000"], &["CallModel 1.4 +2000"]);
+}
+
+/// How long each wait of one step is when the vendor asks for these times, until it is given up.
+fn waits(asked: &[Option<u64>]) -> Vec<u64> {
+    let mut world = crate::world::World::new(crate::world::plain());
+    let tell = |world: &mut crate::world::World, step: Step| {
+        let Step::Tell(input) = step else { unreachable!("only inputs are told") };
+        world.tell(input(world)).unwrap();
+    };
+    tell(&mut world, say("hi"));
+    let mut waits = Vec::new();
+    for retry_after_ms in asked {
+        let fault = Fault { retry_after_ms: *retry_after_ms, ..Fault::new(FaultKind::RateLimited, "slow down") };
+        let now = world.now();
+        tell(&mut world, fault_with(fault, partial("")));
+        let Body::ModelAttemptFailed(failed) = &world.events.last().unwrap().body else { break };
+        let wait = failed.retry_at.expect("it goes on").ms() - now.ms();
+        waits.push(wait);
+        world.now_ms += wait;
+    }
+    waits
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(32))]
+    #[test]
+    fn the_waits_of_a_step_never_sum_to_less_than_the_backoff(
+        asked in proptest::collection::vec(proptest::option::of(0..50_000u64), 1..ATTEMPTS_MAX as usize)
+    ) {
+        let (waited, plain) = (waits(&asked), waits(&vec![None; asked.len()]));
+        for (waited, plain) in waited.iter().zip(&plain) {
+            proptest::prop_assert!(waited >= plain);
+        }
+        let sum = |waits: &[u64]| waits.iter().sum::<u64>();
+        proptest::prop_assert!(sum(&waited) >= sum(&plain[..waited.len()]));
+    }
+}
+
+#[test]
 fn retries_end() {
     let failures = |count: u32| {
         let mut script = vec![say("hi")];
@@ -127,6 +176,22 @@ fn a_server_of_this_machine_that_was_never_there_is_not_waited_for() {
         .given([say("hi"), asks([read("r1")]), done("r1"), no_server(), no_server(), no_server()])
         .when(no_server())
         .then(&["model_attempt_failed 2.4 no_server retry +4000"], &["CallModel 2.5 +4000"]);
+    let three = || [no_server(), no_server(), no_server()];
+    case("one whose answer was cut with us, too")
+        .given([say("hi"), crash_with([], "Half a sen")])
+        .given(three())
+        .when(no_server())
+        .then(&["model_attempt_failed 1.5 no_server retry +4000"], &["CallModel 1.6 +4000"]);
+    case("also where only a call had begun")
+        .given([say("hi"), crash_in(Partial { begun: true, ..partial("") })])
+        .given(three())
+        .when(no_server())
+        .then(&["model_attempt_failed 1.5 no_server retry +4000"], &["CallModel 1.6 +4000"]);
+    case("a crash alone tells nothing of it")
+        .given([say("hi"), crash()])
+        .given(three())
+        .when(no_server())
+        .then(&["model_attempt_failed 1.5 no_server", "turn_failed t1 no_server"], &[]);
     case("what it did a turn before does not count")
         .given([say("hi"), reply(), say("again"), no_server(), no_server(), no_server()])
         .when(no_server())

@@ -76,7 +76,16 @@ pub const USAGE: Usage = Usage { input_tokens: 10, output_tokens: 5, cache_read_
 
 fn output(calls: Vec<ToolCall>, cost: Option<MicroUsd>) -> ModelOutput {
     let stop_reason = if calls.is_empty() { StopReason::EndTurn } else { StopReason::ToolUse };
-    ModelOutput { text: "text".into(), thinking: vec![], calls, stop_reason, usage: USAGE, cost, guessed_tokens: 0 }
+    ModelOutput {
+        text: "text".into(),
+        thinking: vec![],
+        calls,
+        order: vec![],
+        stop_reason,
+        usage: USAGE,
+        cost,
+        guessed_tokens: 0,
+    }
 }
 
 fn model_done(output: ModelOutput) -> Step {
@@ -414,6 +423,11 @@ pub fn crash_with<const N: usize>(classes: [(&'static str, CallClass); N], text:
         let classes = classes.iter().map(|(name, class)| (world.call(name), *class)).collect();
         Input::Recover { classes, restore: None, partial: partial(text), seen: None }
     })
+}
+
+/// A crash in the middle of a reply, of which this had come.
+pub fn crash_in(partial: Partial) -> Step {
+    tell(move |_| Input::Recover { classes: vec![], partial: partial.clone(), seen: None })
 }
 
 pub fn resume(turn: &'static str) -> Step {

@@ -35,7 +35,8 @@ impl Shown {
 
     /// What the attempt under way has shown.
     pub(super) fn so_far(&self) -> Partial {
-        Partial { text: self.text.clone(), thinking: self.thinking.clone(), ..Partial::default() }
+        let begun = self.offsets.keys().any(|(_, _, stream)| !matches!(stream, Stream::Output(_)));
+        Partial { text: self.text.clone(), thinking: self.thinking.clone(), begun, ..Partial::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -114,4 +115,30 @@ impl Warm {
 
 fn same_stream(delta: &Delta, fragment: &Fragment) -> bool {
     (delta.step, delta.attempt, delta.stream) == (fragment.step, fragment.attempt, fragment.stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::time::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_reply_has_begun_with_whatever_the_model_sent_first() {
+        let delta = |stream| Delta {
+            seq: 1,
+            ts: Timestamp::from_ms(1),
+            step: 1,
+            attempt: 1,
+            stream,
+            offset: 0,
+            text: "x".into(),
+        };
+        assert!(!Shown::default().so_far().begun);
+        for stream in [Stream::Text, Stream::Thinking, Stream::Arguments(0)] {
+            let mut shown = Shown::default();
+            shown.take(&delta(stream));
+            assert!(shown.so_far().begun, "{stream:?}");
+        }
+    }
 }

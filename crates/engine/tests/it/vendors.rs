@@ -115,6 +115,79 @@ async fn parallel_calls_are_run_and_answered_and_thinking_goes_back() {
     }
 }
 
+/// The signatures, texts and calls of a request's first reply, in their order.
+fn blocks(format: Format, body: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let blocks = match format {
+        Format::Anthropic => list(&body["messages"][1]["content"]),
+        Format::Gemini => list(&body["contents"][1]["parts"]),
+        Format::Responses => list(&body["input"]).into_iter().skip(1).collect(),
+        Format::Chat => vec![],
+    };
+    let mut told = Vec::new();
+    for block in blocks {
+        match format {
+            Format::Gemini => {
+                told.extend(block.get("thoughtSignature").map(text));
+                told.extend(block.get("text").map(text));
+                told.extend(block.pointer("/functionCall/id").map(text));
+            }
+            _ => match block["type"].as_str().unwrap_or_default() {
+                "thinking" => told.push(text(&block["signature"])),
+                "reasoning" => told.push(text(&block["encrypted_content"])),
+                "text" => told.push(text(&block["text"])),
+                "message" => told.push(text(&block["content"][0]["text"])),
+                "tool_use" => told.push(text(&block["id"])),
+                "function_call" => told.push(text(&block["call_id"])),
+                _ => {}
+            },
+        }
+    }
+    told
+}
+
+#[tokio::test]
+async fn blocks_go_back_in_the_order_in_which_they_came() {
+    let thought = |signature: &str| Spoken::Thought(vec!["Hm ".into(), "hm.".into()], Some(signature.into()));
+    let call = |id: &str| {
+        let arguments = json!({ "subject": id }).to_string();
+        Spoken::Calls(vec![(id.to_owned(), "look".to_owned(), vec![arguments])])
+    };
+    let speech = Speech {
+        spoken: vec![
+            thought("sig1"),
+            Spoken::Text(vec!["I look.".into()]),
+            thought("sig2"),
+            call("call_a"),
+            Spoken::Text(vec!["And there.".into()]),
+            thought("sig3"),
+            call("call_b"),
+        ],
+        stop: StopReason::ToolUse,
+        usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() },
+    };
+    for format in [Format::Anthropic, Format::Responses, Format::Gemini] {
+        let vendor = FakeVendor::start().await;
+        vendor.plan(Answer::events(speech.events(format)));
+        vendor.plan(says(format, "Seen."));
+        vendor.plan(says(format, "Bye."));
+        let look = TestTool::new("look", ToolKind::Read).shared();
+        let rig = rig(&vendor, format, ModelConfig::default()).tool(&look).start().await;
+        let session = rig.create_with(trusting).await;
+        for text in ["look", "thanks"] {
+            let record = rig.ask(session, text).await;
+            assert_eq!(record.status, RecordStatus::Completed, "{format:?}: {:?}", record.error);
+        }
+        for asked in &vendor.asked()[1..] {
+            let expected = ["sig1", "I look.", "sig2", "call_a", "And there.", "sig3", "call_b"];
+            let told = blocks(format, &asked.json());
+            assert_eq!(told[..7], expected, "{format:?}");
+        }
+        rig.sound(session).await;
+    }
+}
+
 /// Whose results a request holds.
 fn results(format: Format, body: &Value) -> Vec<String> {
     let (list, id) = match format {
@@ -277,5 +350,92 @@ async fn a_server_that_runs_models_on_this_machine_costs_nothing_and_of_another_
         let rig = Rig::models(Arc::new(catalog), &format!("{name}/m")).start().await;
         let session = rig.create().await;
         assert_eq!(rig.ask(session, "hi").await.cost_micro_usd, cost, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn every_signature_of_gemini_goes_back_on_its_own_part() {
+    let format = Format::Gemini;
+    let vendor = FakeVendor::start().await;
+    let parts = json!([
+        { "text": "Hm.", "thought": true },
+        { "text": "Hmm.", "thought": true, "thoughtSignature": "s1" },
+        { "text": "One " },
+        { "text": "two ", "thoughtSignature": "s2" },
+        { "text": "three", "thoughtSignature": "s3" },
+        { "functionCall": { "id": "a", "name": "look", "args": { "subject": "x" } }, "thoughtSignature": "s4" },
+        { "text": "", "thoughtSignature": "s5" },
+    ]);
+    let answer = json!({ "candidates": [{ "content": { "parts": parts }, "finishReason": "STOP" }] });
+    vendor.plan(Answer::events(format!("data: {answer}\n\n")));
+    vendor.plan(says(format, "Seen."));
+    let look = TestTool::new("look", ToolKind::Read).shared();
+    let rig = rig(&vendor, format, ModelConfig::default()).tool(&look).start().await;
+    let session = rig.create_with(trusting).await;
+    assert_eq!(rig.ask(session, "look").await.status, RecordStatus::Completed);
+    let mut expected = parts.as_array().unwrap().clone();
+    // What is not signed need not go back.
+    expected.remove(0);
+    assert_eq!(vendor.asked()[1].json()["contents"][1]["parts"], Value::Array(expected));
+    assert_eq!(replies(&rig.events(session).await), ["One two three", "Seen."]);
+    rig.sound(session).await;
+}
+
+/// A message with a file of this kind.
+async fn showing(rig: &Rig, session: tenure_core::ids::SessionId, name: &str, mime_type: &str) -> Command {
+    let file = NewFile { name: name.into(), mime_type: mime_type.into(), bytes: Bytes::from_static(b"bytes") };
+    let Ok(Answered::Attached { attachment }) = rig.engine.attach(session, file, None, user()).await else {
+        panic!("{name} is not taken");
+    };
+    let (r#ref, mime_type) = (attachment.r#ref, attachment.mime_type);
+    let part = match mime_type.starts_with("audio/") {
+        true => Part::Audio { r#ref, mime_type },
+        false => Part::Image { r#ref, mime_type },
+    };
+    let parts = vec![Part::text("what is it?"), part];
+    Command::SendMessage { role: Role::User, parts, delivery: Delivery::Queue, auto_run: None }
+}
+
+#[tokio::test]
+async fn a_part_that_the_format_cannot_carry_is_refused_when_it_comes() {
+    for format in [Format::Anthropic, Format::Responses] {
+        let vendor = FakeVendor::with(move |_, _| says(format, "ok")).await;
+        // Nobody says what this model takes.
+        let rig = plain(&vendor, format).await;
+        let session = rig.create().await;
+        for (name, mime_type) in [("c.wav", "audio/wav"), ("d.tiff", "image/tiff")] {
+            let command = showing(&rig, session, name, mime_type).await;
+            let refusal = rig.command(session, command).await.expect_err("it cannot be sent").to_string();
+            assert!(refusal.contains("cannot take a part"), "{format:?}: {refusal}");
+        }
+        assert_eq!(rig.ask(session, "hello").await.status, RecordStatus::Completed, "{format:?}");
+        assert_eq!(vendor.asked().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_image_that_the_vendor_refuses_does_not_stay_in_the_way() {
+    let told = json!({ "error": { "code": 500, "type": "server_error", "message": "image input is not supported" } });
+    for (format, status) in Format::ALL.into_iter().flat_map(|format| [(format, 400), (format, 500)]) {
+        let told = told.clone();
+        let vendor = FakeVendor::with(move |asked, _| match asked.json().to_string().contains(&base64(b"bytes")) {
+            true => Answer::json(status, &told),
+            false => says(format, "ok"),
+        })
+        .await;
+        let rig = plain(&vendor, format).await;
+        let session = rig.create().await;
+        let command = showing(&rig, session, "a.png", "image/png").await;
+        let sent = rig.command(session, command).await;
+        let Ok(Answered::Message { turn_id: Some(turn), .. }) = sent else { panic!("{format:?}: {sent:?}") };
+        let record = rig.settled(session, turn).await;
+        let error = record.error.expect("it was refused");
+        assert_eq!(error.code, "bad_request", "{format:?} {status}");
+        assert!(error.message.contains("attach it again"), "{}", error.message);
+        let record = rig.ask(session, "and now?").await;
+        assert_eq!(record.status, RecordStatus::Completed, "{format:?} {status}: {:?}", record.error);
+        let last = vendor.asked().pop().expect("a request").json().to_string();
+        assert!(last.contains("-a.png: left out"), "{format:?}: {last}");
+        rig.sound(session).await;
     }
 }

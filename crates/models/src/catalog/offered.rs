@@ -6,18 +6,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::Value;
 use tenure_core::model::{Fault, FaultKind};
 
 use super::Provider;
-use crate::vendor::{Transport, Wire};
+use crate::vendor::{
+    Transport,
+    window::{self, Offer, PATIENCE},
+};
 
-/// A server on this machine answers such a question at once, or not at all.
-const PATIENCE: Duration = Duration::from_secs(2);
 const KEPT: Duration = Duration::from_secs(5);
 
 /// What a server has, or why that is not known.
-type Answer = Result<Vec<String>, Fault>;
+type Answer = Result<Vec<Offer>, Fault>;
 
 /// The last answers, by provider.
 #[derive(Debug, Default)]
@@ -49,19 +49,11 @@ impl Offered {
 
 async fn asked(provider: &Provider, transport: &Transport) -> Answer {
     let endpoint = provider.endpoint();
-    // The other addresses end with a version.
-    let path = if provider.wire() == Wire::Anthropic { "v1/models" } else { "models" };
-    let answer = tokio::time::timeout(PATIENCE, transport.get_json(&endpoint, provider.wire(), path)).await;
     let silent = || {
         let why = format!("{} does not answer within {} s", endpoint.host(), PATIENCE.as_secs());
         Fault::new(FaultKind::Network, why)
     };
-    let answer = answer.map_err(|_| silent())?;
-    Ok(ids(&answer.map_err(|fault| provider.tamed(fault))?))
-}
-
-/// `data` is OpenAI's word for the list.
-fn ids(answer: &Value) -> Vec<String> {
-    let entries = answer["data"].as_array().into_iter().flatten();
-    entries.filter_map(|entry| entry["id"].as_str()).filter(|id| !id.is_empty()).map(str::to_owned).collect()
+    let list = tokio::time::timeout(PATIENCE, window::list(transport, &endpoint, provider.wire())).await;
+    let list = list.map_err(|_| silent())?.map_err(|fault| provider.tamed(fault))?;
+    Ok(window::offers(transport, &endpoint, provider.wire(), &list).await)
 }

@@ -336,7 +336,8 @@ impl Provider {
     pub fn secrets(&self) -> Vec<(String, String)> {
         let Endpoint { key, headers, base_url, proxy, .. } = &*self.endpoint;
         let name = self.name().to_ascii_uppercase();
-        let mut all: Vec<(String, String)> = key.iter().map(|key| (format!("{name}_KEY"), key.clone())).collect();
+        let key = key.iter().filter(|key| !is_placeholder(key));
+        let mut all: Vec<(String, String)> = key.map(|key| (format!("{name}_KEY"), key.clone())).collect();
         for (header, value) in headers.iter().filter(|(header, _)| is_secret_header(header)) {
             // Behind the word for its kind, as in `Bearer …`, stands the secret itself.
             let alone = value.split_once(' ').map_or(value.as_str(), |(_, rest)| rest);
@@ -350,7 +351,7 @@ impl Provider {
 
     /// A fault without what is secret: a vendor may repeat it.
     pub fn tamed(&self, mut fault: Fault) -> Fault {
-        fault.message = Secrets::new(self.secrets()).redact(&fault.message).into_owned();
+        fault.message = Secrets::with_keys([], self.secrets()).redact(&fault.message).into_owned();
         fault
     }
 
@@ -369,6 +370,12 @@ impl Provider {
     pub(super) fn aliases(&self) -> &'static [(&'static str, &'static str)] {
         self.aliases
     }
+}
+
+/// What people give a server that wants no key, but something in its place. To blot such a word out would spoil texts.
+fn is_placeholder(key: &str) -> bool {
+    const WORDS: [&str; 10] = ["none", "null", "empty", "dummy", "fake", "test", "local", "ollama", "unused", "nokey"];
+    WORDS.iter().any(|word| key.eq_ignore_ascii_case(word))
 }
 
 fn is_secret_header(name: &str) -> bool {

@@ -13,8 +13,9 @@ use tenure_core::{
 };
 
 use super::{
-    conversation::{CallResult, Said, Turn, spoken},
+    conversation::{CallResult, Said, Told, Turn, led_on, spoken, told},
     media::{self, Media},
+    schema,
 };
 use crate::entry::{Effort, Entry, ThinkingStyle};
 
@@ -39,7 +40,7 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<ThinkingWish>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    output_config: Option<OutputConfig<'a>>,
+    output_config: Option<OutputConfig>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -66,17 +67,17 @@ enum ThinkingWish {
 }
 
 #[derive(Serialize)]
-struct OutputConfig<'a> {
+struct OutputConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     effort: Option<Effort>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<Format<'a>>,
+    format: Option<Format>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Format<'a> {
-    JsonSchema { schema: &'a Value },
+enum Format {
+    JsonSchema { schema: Value },
 }
 
 #[derive(Serialize)]
@@ -164,23 +165,24 @@ fn thinking_wish(entry: &Entry, max_tokens: u64) -> Option<ThinkingWish> {
     }
 }
 
-fn output_config<'a>(entry: &Entry, request: &'a ModelRequest) -> Option<OutputConfig<'a>> {
+fn output_config(entry: &Entry, request: &ModelRequest) -> Option<OutputConfig> {
     let effort = entry.effort.filter(|_| entry.thinking == ThinkingStyle::Adaptive);
-    let format = request.output_schema.as_deref().map(|schema| Format::JsonSchema { schema });
+    let format = request.output_schema.as_deref().and_then(schema::closed_for_anthropic);
+    let format = format.map(|schema| Format::JsonSchema { schema });
     (effort.is_some() || format.is_some()).then_some(OutputConfig { effort, format })
 }
 
 /// The stable part has a mark of its own, so that it is found again when the conversation was shortened.
 fn system(request: &ModelRequest) -> Vec<Block<'_>> {
-    let texts: Vec<&str> = request.system.iter().map(|text| &**text).filter(|text| !text.trim().is_empty()).collect();
+    let texts = request.system.iter().map(|text| Cow::Borrowed(&**text)).filter(|text| !is_blank(text));
+    // The vendor refuses a schema that leaves an object open.
+    let untold = request.output_schema.as_deref().filter(|schema| schema::closed_for_anthropic(schema).is_none());
+    let texts: Vec<_> = texts.chain(untold.map(|schema| Cow::Owned(schema::in_words(schema)))).collect();
     let last = texts.len().saturating_sub(1);
     texts
         .into_iter()
         .enumerate()
-        .map(|(index, text)| Block::Text {
-            text: text.into(),
-            cache_control: (index == last).then_some(CacheControl::Ephemeral),
-        })
+        .map(|(index, text)| Block::Text { text, cache_control: (index == last).then_some(CacheControl::Ephemeral) })
         .collect()
 }
 
@@ -192,18 +194,9 @@ fn messages<'a>(turns: &'a [Turn<'a>], media: &Media<'a>) -> Result<Vec<Message<
     for turn in turns {
         let message = match turn {
             Turn::User { results, said } => Message { role: "user", content: user(results, said, media)? },
-            Turn::Assistant { text: said, thinking, calls } => {
-                let says = !said.trim().is_empty();
-                // Thoughts that came to nothing may not stand alone.
-                let thoughts = thinking.iter().filter(|_| says || !calls.is_empty());
-                let mut content: Vec<Block<'_>> = thoughts.filter_map(thought).collect();
-                content.extend(says.then(|| text(said)));
-                content.extend(calls.iter().map(|asked| Block::ToolUse {
-                    id: &asked.id,
-                    name: &asked.call.name,
-                    input: asked.object(),
-                }));
-                Message { role: "assistant", content }
+            Turn::Assistant { text, thinking, calls, order } => {
+                let blocks = led_on(told(text, thinking, calls, order), is_blank);
+                Message { role: "assistant", content: blocks.into_iter().filter_map(block).collect() }
             }
         };
         // The vendor refuses a message without content; an empty reply says nothing anyway.
@@ -252,6 +245,19 @@ fn blocks<'a>(parts: &'a [Part], by_system: bool, media: &Media<'a>) -> Result<V
 
 fn text(text: &str) -> Block<'_> {
     Block::Text { text: text.into(), cache_control: None }
+}
+
+/// The vendor refuses text that says nothing.
+fn block(told: Told<'_>) -> Option<Block<'_>> {
+    match told {
+        Told::Text(said) => (!is_blank(said)).then(|| text(said)),
+        Told::Thinking(thinking) => thought(thinking),
+        Told::Call(_, asked) => Some(Block::ToolUse { id: &asked.id, name: &asked.call.name, input: asked.object() }),
+    }
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
 }
 
 /// Thinking goes back as it came, or not at all.

@@ -16,6 +16,7 @@ use super::{
     action,
     conversation::{Asked, CallResult, Said, Turn, text_of},
     media::{self, Media},
+    schema,
 };
 use crate::entry::{Effort, Entry, ToolMode};
 
@@ -163,11 +164,17 @@ fn tool(spec: &tenure_core::tool::ToolSpec) -> Tool<'_> {
 }
 
 fn response_format(request: &ModelRequest, by_schema: bool) -> Option<Value> {
-    let schema = match by_schema {
-        true => action::schema(&request.tools, request.output_schema.as_deref()),
-        false => (**request.output_schema.as_ref()?).clone(),
+    let (is_strict, schema) = match by_schema {
+        true => (true, action::schema(&request.tools, request.output_schema.as_deref())),
+        false => {
+            let wished = request.output_schema.as_deref()?;
+            // What strict mode does not take is sent as it is, and the model does its best.
+            let strict = schema::strict(wished);
+            (strict.is_some(), strict.unwrap_or_else(|| wished.clone()))
+        }
     };
-    Some(json!({ "type": "json_schema", "json_schema": { "name": SCHEMA_NAME, "strict": true, "schema": schema } }))
+    let schema = json!({ "name": SCHEMA_NAME, "strict": is_strict, "schema": schema });
+    Some(json!({ "type": "json_schema", "json_schema": schema }))
 }
 
 fn system(request: &ModelRequest, by_schema: bool) -> Vec<Message<'_>> {
@@ -190,7 +197,7 @@ struct Shape {
 impl Shape {
     fn push<'a>(&self, turn: &'a Turn<'a>, media: &Media<'a>, messages: &mut Vec<Message<'a>>) -> Result<(), Fault> {
         match turn {
-            Turn::Assistant { text, thinking, calls } => messages.push(self.assistant(text, thinking, calls)),
+            Turn::Assistant { text, thinking, calls, .. } => messages.push(self.assistant(text, thinking, calls)),
             Turn::User { results, said } => {
                 for result in results {
                     messages.push(self.result(result));

@@ -6,7 +6,13 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tenure_core::{context::ChatMessage, ids::CallId, message::Part, model::Thinking, tool::ToolCall};
+use tenure_core::{
+    context::ChatMessage,
+    ids::CallId,
+    message::Part,
+    model::{Block, Thinking},
+    tool::ToolCall,
+};
 
 /// What the model is told of a call whose result nobody recorded. No vendor takes a call without a result.
 const NO_RESULT: &str = "There is no result: the call was cut.";
@@ -23,7 +29,56 @@ pub(crate) enum Turn<'a> {
         text: &'a str,
         thinking: &'a [Thinking],
         calls: Vec<Asked<'a>>,
+        order: &'a [Block],
     },
+}
+
+/// A block of an assistant's turn, at its place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Told<'a> {
+    Text(&'a str),
+    Thinking(&'a Thinking),
+    /// With its number.
+    Call(usize, &'a Asked<'a>),
+}
+
+/// The blocks of a reply in the order in which they came. Nothing is left out, whatever the order says.
+pub(crate) fn told<'a>(
+    mut text: &'a str,
+    thinking: &'a [Thinking],
+    calls: &'a [Asked<'a>],
+    order: &[Block],
+) -> Vec<Told<'a>> {
+    let mut blocks = Vec::with_capacity(order.len() + 1);
+    let mut thoughts = thinking.iter();
+    let mut calls = calls.iter().enumerate();
+    for block in order {
+        match block {
+            Block::Text(bytes) => {
+                let at = usize::try_from(*bytes).map_or(text.len(), |bytes| text.floor_char_boundary(bytes));
+                let (this, rest) = text.split_at(at);
+                text = rest;
+                blocks.push(Told::Text(this));
+            }
+            Block::Thinking => blocks.extend(thoughts.next().map(Told::Thinking)),
+            Block::Call => blocks.extend(calls.next().map(|(number, asked)| Told::Call(number, asked))),
+        }
+    }
+    blocks.splice(0..0, thoughts.map(Told::Thinking));
+    blocks.extend((!text.is_empty()).then_some(Told::Text(text)));
+    blocks.extend(calls.map(|(number, asked)| Told::Call(number, asked)));
+    blocks
+}
+
+/// The same without thoughts that came to nothing: they may not stand at the end, nor alone. What is no text differs.
+pub(crate) fn led_on<'a>(mut blocks: Vec<Told<'a>>, is_nothing: fn(&str) -> bool) -> Vec<Told<'a>> {
+    let last = blocks.iter().rposition(|block| match block {
+        Told::Text(text) => !is_nothing(text),
+        Told::Thinking(_) => false,
+        Told::Call(..) => true,
+    });
+    blocks.truncate(last.map_or(0, |last| last + 1));
+    blocks
 }
 
 #[derive(Debug)]
@@ -111,11 +166,11 @@ impl<'a> Builder<'a> {
             }
             // Its call is no longer part of the context.
             ChatMessage::Tool { parts, .. } => self.said.push(Said { by_system: false, parts }),
-            ChatMessage::Assistant { text, thinking, calls } => {
+            ChatMessage::Assistant { text, thinking, calls, order } => {
                 self.settle();
                 let calls: Vec<_> = calls.iter().map(|call| Asked { id: self.ids.of(call), call }).collect();
                 self.open = calls.iter().map(|asked| (asked.call.id, asked.id.clone(), &*asked.call.name)).collect();
-                self.turns.push(Turn::Assistant { text, thinking, calls });
+                self.turns.push(Turn::Assistant { text, thinking, calls, order });
             }
         }
     }

@@ -56,6 +56,10 @@ pub(crate) fn of_status(status: StatusCode, headers: &HeaderMap, body: &[u8], se
         (Some(FaultKind::Server), FaultKind::Auth | FaultKind::Quota | FaultKind::RateLimited) => by_code,
         (Some(kind), _) => kind,
     };
+    // Some call it a fault of their own that they were sent a picture: it will be one again.
+    if kind == FaultKind::Server && told.refuses_a_part() {
+        kind = FaultKind::BadRequest;
+    }
     match header(headers, "x-should-retry") {
         Some("true") if !kind.retryable() => kind = FaultKind::Server,
         // The vendor knows that another attempt is in vain.
@@ -260,10 +264,27 @@ impl Told {
         known.iter().find(|(names, _)| is(names)).map(|(_, kind)| *kind)
     }
 
+    /// Whether it is something attached that the model cannot take.
+    fn refuses_a_part(&self) -> bool {
+        const WORDS: [&str; 4] = [
+            "image input is not supported",
+            "audio input is not supported",
+            "not a multimodal model",
+            "does not support image",
+        ];
+        let words = self.words.to_ascii_lowercase();
+        WORDS.iter().any(|part| words.contains(part))
+    }
+
     fn overflows(&self) -> bool {
-        const MARKS: [&str; 4] =
-            ["context_length_exceeded", "exceed_context_size_error", "request_too_large", "string_above_max_length"];
-        const WORDS: [&str; 9] = [
+        const MARKS: [&str; 5] = [
+            "context_length_exceeded",
+            "exceed_context_size_error",
+            "request_too_large",
+            "string_above_max_length",
+            "tokens_limit_reached",
+        ];
+        const WORDS: [&str; 20] = [
             "prompt is too long",
             "maximum context length",
             "context window",
@@ -273,8 +294,27 @@ impl Told {
             "input token count",
             "too many tokens in",
             "reduce the length of the messages",
+            // vLLM.
+            "maximum model length",
+            "model's context length is only",
+            "reduce the length of the input prompt",
+            // SGLang, and servers that are built on it.
+            "longer than the model's context length",
+            "exceeds the maximum allowed length",
+            "exceeds the maximum allowed input length",
+            // Ollama, LM Studio.
+            "exceeds the context length",
+            "loaded with context length of only",
+            // Clouds.
+            "input is too long for requested model",
+            "maximum prompt length",
+            "too many input tokens",
         ];
         let words = self.words.to_ascii_lowercase();
+        // A limit for a time passes by itself.
+        if words.contains("per minute") || words.contains("per min:") {
+            return false;
+        }
         self.marks.iter().any(|mark| MARKS.contains(&mark.as_str())) || WORDS.iter().any(|part| words.contains(part))
     }
 }

@@ -13,15 +13,16 @@ use tenure_core::{
 };
 
 use super::{
-    conversation::{CallResult, Said, Turn, spoken, text_of},
+    conversation::{Asked, CallResult, Said, Told, Turn, spoken, text_of, told},
     media::{self, Media},
 };
 use crate::entry::{Entry, ThinkingStyle};
 
 pub(crate) use decode::Content as Decoder;
 
-/// Marks what a signature belongs to: the text, or a call by its number.
+/// Marks what a signature belongs to: the text before it, the thought itself, or a call by its number.
 pub(super) const ORIGIN_TEXT: &str = "gemini-text";
+pub(super) const ORIGIN_THOUGHT: &str = "gemini-thought";
 pub(super) const ORIGIN_CALL: &str = "gemini-call-";
 /// The most that may be given to thinking.
 const BUDGET_MAX: u64 = 24_576;
@@ -78,6 +79,8 @@ struct Content<'a> {
 struct Piece<'a> {
     #[serde(flatten)]
     body: PieceBody<'a>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    thought: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     thought_signature: Option<&'a str>,
 }
@@ -161,21 +164,11 @@ fn contents<'a>(turns: &'a [Turn<'a>], media: &Media<'a>) -> Result<Vec<Content<
     for turn in turns {
         let content = match turn {
             Turn::User { results, said } => Content { role: Some("user"), parts: user(results, said, media)? },
-            Turn::Assistant { text, thinking, calls } => {
-                let mut parts = Vec::new();
-                let signature = signed(thinking, ORIGIN_TEXT);
-                if !text.is_empty() || signature.is_some() {
-                    parts.push(Piece { body: PieceBody::Text(Cow::Borrowed(text)), thought_signature: signature });
-                }
-                for (index, asked) in calls.iter().enumerate() {
-                    let body = PieceBody::FunctionCall {
-                        id: asked.id.vendors(),
-                        name: &asked.call.name,
-                        args: asked.object(),
-                    };
-                    let thought_signature = signed(thinking, &format!("{ORIGIN_CALL}{index}"));
-                    parts.push(Piece { body, thought_signature });
-                }
+            Turn::Assistant { text, thinking, calls, order } => {
+                let parts = match order.is_empty() {
+                    true => unordered(text, thinking, calls),
+                    false => ordered(told(text, thinking, calls, order), thinking),
+                };
                 Content { role: Some("model"), parts }
             }
         };
@@ -184,6 +177,52 @@ fn contents<'a>(turns: &'a [Turn<'a>], media: &Media<'a>) -> Result<Vec<Content<
         }
     }
     Ok(contents)
+}
+
+/// A reply whose parts have no order of their own: the text with the one signature that it has, then the calls.
+fn unordered<'a>(text: &'a str, thinking: &'a [Thinking], calls: &'a [Asked<'a>]) -> Vec<Piece<'a>> {
+    let mut parts: Vec<_> = thinking.iter().filter_map(thought).collect();
+    let signature = signed(thinking, ORIGIN_TEXT);
+    if !text.is_empty() || signature.is_some() {
+        parts.push(Piece { thought_signature: signature, ..piece(PieceBody::Text(Cow::Borrowed(text))) });
+    }
+    parts.extend(calls.iter().enumerate().map(|(number, asked)| call(number, asked, thinking)));
+    parts
+}
+
+/// Each part as it came. The signature of a text follows it.
+fn ordered<'a>(blocks: Vec<Told<'a>>, thinking: &'a [Thinking]) -> Vec<Piece<'a>> {
+    let mut parts: Vec<Piece<'a>> = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        match block {
+            Told::Text("") => {}
+            Told::Text(text) => parts.push(piece(PieceBody::Text(Cow::Borrowed(text)))),
+            Told::Call(number, asked) => parts.push(call(number, asked, thinking)),
+            Told::Thinking(signed) if signed.origin.as_deref() == Some(ORIGIN_TEXT) => {
+                let signature = signed.signature.as_deref();
+                match parts.last_mut() {
+                    Some(Piece { body: PieceBody::Text(_), thought: false, thought_signature: none @ None }) => {
+                        *none = signature;
+                    }
+                    _ => parts.push(Piece { thought_signature: signature, ..piece(PieceBody::Text("".into())) }),
+                }
+            }
+            Told::Thinking(thinking) => parts.extend(thought(thinking)),
+        }
+    }
+    parts
+}
+
+fn call<'a>(number: usize, asked: &'a Asked<'a>, thinking: &'a [Thinking]) -> Piece<'a> {
+    let body = PieceBody::FunctionCall { id: asked.id.vendors(), name: &asked.call.name, args: asked.object() };
+    Piece { thought_signature: signed(thinking, &format!("{ORIGIN_CALL}{number}")), ..piece(body) }
+}
+
+/// A thought goes back where it is signed.
+fn thought(thinking: &Thinking) -> Option<Piece<'_>> {
+    let signature = thinking.signature.as_deref().filter(|_| thinking.origin.as_deref() == Some(ORIGIN_THOUGHT))?;
+    let body = PieceBody::Text(Cow::Borrowed(&thinking.text));
+    Some(Piece { thought: true, thought_signature: Some(signature), ..piece(body) })
 }
 
 fn user<'a>(results: &'a [CallResult<'a>], said: &'a [Said<'a>], media: &Media<'a>) -> Result<Vec<Piece<'a>>, Fault> {
@@ -220,7 +259,7 @@ fn part_of<'a>(part: &'a Part, by_system: bool, media: &Media<'a>) -> Result<Pie
 }
 
 fn piece(body: PieceBody<'_>) -> Piece<'_> {
-    Piece { body, thought_signature: None }
+    Piece { body, thought: false, thought_signature: None }
 }
 
 fn signed<'a>(thinking: &'a [Thinking], origin: &str) -> Option<&'a str> {

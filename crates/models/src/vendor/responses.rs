@@ -13,8 +13,9 @@ use tenure_core::{
 };
 
 use super::{
-    conversation::{Turn, text_of},
+    conversation::{Told, Turn, led_on, text_of, told},
     media::{self, Media},
+    schema,
 };
 use crate::entry::{Effort, Entry, ThinkingStyle};
 
@@ -102,15 +103,20 @@ pub(crate) fn body(entry: &Entry, request: &ModelRequest, turns: &[Turn<'_>]) ->
         include: thinks.then_some(["reasoning.encrypted_content"]),
         max_output_tokens: entry.output_max,
         reasoning: thinks.then_some(Reasoning { effort: entry.effort, summary: "auto" }),
-        text: request.output_schema.as_deref().map(|schema| {
-            json!({ "format": { "type": "json_schema", "name": SCHEMA_NAME, "strict": true, "schema": schema } })
-        }),
+        text: request.output_schema.as_deref().map(format),
         prompt_cache_key: request.meta.session_id.to_string(),
         tools: request.tools.iter().map(tool).collect(),
         instructions: request.system.iter().map(|text| &**text).collect::<Vec<_>>().join("\n\n"),
         input,
     };
     Ok(super::encode(&body))
+}
+
+/// What strict mode does not take is sent as it is, and the model does its best.
+fn format(wished: &Value) -> Value {
+    let strict = schema::strict(wished);
+    let (is_strict, schema) = (strict.is_some(), strict.as_ref().unwrap_or(wished));
+    json!({ "format": { "type": "json_schema", "name": SCHEMA_NAME, "strict": is_strict, "schema": schema } })
 }
 
 fn tool(spec: &tenure_core::tool::ToolSpec) -> Tool<'_> {
@@ -125,21 +131,9 @@ fn tool(spec: &tenure_core::tool::ToolSpec) -> Tool<'_> {
 
 fn push<'a>(turn: &'a Turn<'a>, media: &Media<'a>, input: &mut Vec<Item<'a>>) -> Result<(), Fault> {
     match turn {
-        Turn::Assistant { text, thinking, calls } => {
+        Turn::Assistant { text, thinking, calls, order } => {
             // An item of reasoning has to be followed by what it led to.
-            let led_on = !text.is_empty() || !calls.is_empty();
-            input.extend(thinking.iter().filter(|_| led_on).filter_map(kept));
-            if !text.is_empty() {
-                let content = vec![Content::OutputText { text }];
-                input.push(Item::Plain(PlainItem::Message { role: "assistant", content }));
-            }
-            input.extend(calls.iter().map(|asked| {
-                Item::Plain(PlainItem::FunctionCall {
-                    call_id: &asked.id,
-                    name: &asked.call.name,
-                    arguments: asked.call.input.to_string(),
-                })
-            }));
+            input.extend(led_on(told(text, thinking, calls, order), str::is_empty).into_iter().filter_map(item));
         }
         Turn::User { results, said } => {
             for result in results {
@@ -162,6 +156,22 @@ fn push<'a>(turn: &'a Turn<'a>, media: &Media<'a>, input: &mut Vec<Item<'a>>) ->
         }
     }
     Ok(())
+}
+
+fn item<'a>(told: Told<'a>) -> Option<Item<'a>> {
+    match told {
+        Told::Text("") => None,
+        Told::Text(text) => {
+            let content = vec![Content::OutputText { text }];
+            Some(Item::Plain(PlainItem::Message { role: "assistant", content }))
+        }
+        Told::Thinking(thinking) => kept(thinking),
+        Told::Call(_, asked) => Some(Item::Plain(PlainItem::FunctionCall {
+            call_id: &asked.id,
+            name: &asked.call.name,
+            arguments: asked.call.input.to_string(),
+        })),
+    }
 }
 
 fn kept<'a>(thinking: &Thinking) -> Option<Item<'a>> {

@@ -35,7 +35,7 @@ pub fn call(number: u64, provider_id: Option<&str>, input: Value) -> ToolCall {
 }
 
 pub fn asks(text: &str, thinking: Vec<Thinking>, calls: Vec<ToolCall>) -> ChatMessage {
-    ChatMessage::Assistant { text: text.into(), thinking, calls }
+    ChatMessage::Assistant { text: text.into(), thinking, calls, order: vec![] }
 }
 
 pub fn result(call: &ToolCall, ok: bool, text: &str) -> ChatMessage {
@@ -191,6 +191,46 @@ async fn thinking_goes_back_to_the_format_that_made_it_and_to_no_other() {
 }
 
 #[tokio::test]
+async fn a_reply_without_an_order_is_sent_as_it_always_was() {
+    let item = json!({ "type": "reasoning", "encrypted_content": "zzz" }).to_string();
+    let calls = || vec![call(1, Some("c1"), json!({})), call(2, Some("c2"), json!({}))];
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let used = |id: &str| json!({ "type": "tool_use", "id": id, "name": "look", "input": {} });
+    let thinking = |signature: &str| json!({ "type": "thinking", "thinking": "Hm.", "signature": signature });
+    let thoughts = |origin: &str, one: &str, two: &str| vec![thought("Hm.", one, origin), thought("Hm.", two, origin)];
+    let talk = |thinking: Vec<Thinking>| vec![user("go"), asks("So.", thinking, calls())];
+
+    let body = sent(Format::Anthropic, entry(), talk(thoughts("anthropic", "s1", "s2"))).await;
+    let expected = json!([thinking("s1"), thinking("s2"), text("So."), used("c1"), used("c2")]);
+    assert_eq!(body["messages"][1]["content"], expected);
+    let body = sent(Format::Responses, entry(), talk(thoughts("responses", &item, &item))).await;
+    let kinds: Vec<_> = body["input"].as_array().unwrap()[1..6].iter().map(|item| item["type"].clone()).collect();
+    assert_eq!(kinds, ["reasoning", "reasoning", "message", "function_call", "function_call"]);
+    let mut signed = thoughts("gemini-text", "t1", "t2");
+    signed.extend(thoughts("gemini-call-1", "c1", "c2"));
+    let body = sent(Format::Gemini, entry(), talk(signed)).await;
+    let called = |id: &str| json!({ "functionCall": { "id": id, "name": "look", "args": {} } });
+    let mut second = called("c2");
+    second["thoughtSignature"] = json!("c1");
+    let expected = json!([{ "text": "So.", "thoughtSignature": "t1" }, called("c1"), second]);
+    assert_eq!(body["contents"][1]["parts"], expected);
+}
+
+#[tokio::test]
+async fn an_order_that_does_not_fit_loses_nothing() {
+    use tenure_core::model::Block;
+    for order in [vec![Block::Call, Block::Text(u64::MAX)], vec![Block::Text(1), Block::Thinking, Block::Thinking]] {
+        let (thinking, calls) = (vec![thought("Hm.", "s1", "anthropic")], vec![call(1, Some("c1"), json!({}))]);
+        let reply = ChatMessage::Assistant { text: "\u{e4}h".into(), thinking, calls, order: order.clone() };
+        let body = sent(Format::Anthropic, entry(), vec![user("go"), reply]).await;
+        let content = body["messages"][1]["content"].as_array().unwrap();
+        let text: String = content.iter().filter_map(|block| block["text"].as_str()).collect();
+        assert_eq!(text, "\u{e4}h", "{order:?}");
+        assert_eq!(content.len(), 3, "{order:?}: {content:?}");
+    }
+}
+
+#[tokio::test]
 async fn attachments_are_sent_as_each_vendor_takes_them() {
     let parts = vec![
         Part::text("look"),
@@ -268,19 +308,51 @@ async fn a_context_that_begins_with_a_reply_is_given_a_beginning() {
     }
 }
 
+/// What is sent where a reply has to fit this schema.
+async fn sent_with(format: Format, schema: &Value) -> Value {
+    let request = ModelRequest { output_schema: Some(Arc::new(schema.clone())), ..request(vec![user("n?")]) };
+    serde_json::from_slice(&speaker(format, entry()).await.body(&request).unwrap()).unwrap()
+}
+
+const SCHEMAS: [(Format, &str, &str); 4] = [
+    (Format::Anthropic, "/output_config/format/schema", ""),
+    (Format::Chat, "/response_format/json_schema/schema", "/response_format/json_schema/strict"),
+    (Format::Responses, "/text/format/schema", "/text/format/strict"),
+    (Format::Gemini, "/generationConfig/responseJsonSchema", ""),
+];
+
 #[tokio::test]
-async fn a_schema_for_the_reply_is_sent_in_the_vendors_own_way() {
-    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
-    for (format, place) in [
-        (Format::Anthropic, "/output_config/format/schema"),
-        (Format::Chat, "/response_format/json_schema/schema"),
-        (Format::Responses, "/text/format/schema"),
-        (Format::Gemini, "/generationConfig/responseJsonSchema"),
-    ] {
-        let request = ModelRequest { output_schema: Some(Arc::new(schema.clone())), ..request(vec![user("n?")]) };
-        let body: Value = serde_json::from_slice(&speaker(format, entry()).await.body(&request).unwrap()).unwrap();
-        assert_eq!(body.pointer(place), Some(&schema), "{format:?}: {body}");
+async fn a_schema_for_the_reply_is_sent_as_strict_modes_demand_it() {
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
+    let mut closed = schema.clone();
+    closed["additionalProperties"] = json!(false);
+    for (format, place, strict) in SCHEMAS {
+        let body = sent_with(format, &schema).await;
+        let expected = if format == Format::Gemini { &schema } else { &closed };
+        assert_eq!(body.pointer(place), Some(expected), "{format:?}: {body}");
+        assert!(strict.is_empty() || body.pointer(strict) == Some(&json!(true)), "{format:?}: {body}");
     }
+}
+
+#[tokio::test]
+async fn a_schema_that_strict_modes_do_not_take_is_sent_without_them() {
+    let free = json!({ "type": "object", "properties": { "n": { "type": "null" }, "m": { "type": "null" } }, "required": ["n"] });
+    let open = json!({ "type": "object", "additionalProperties": { "type": "integer" } });
+    for (format, place, strict) in SCHEMAS {
+        for schema in [&free, &open] {
+            let body = sent_with(format, schema).await;
+            if format != Format::Anthropic {
+                assert_eq!(body.pointer(place), Some(schema), "{format:?}: {body}");
+                assert!(strict.is_empty() || body.pointer(strict) == Some(&json!(false)), "{format:?}: {body}");
+            }
+        }
+    }
+    let body = sent_with(Format::Anthropic, &free).await;
+    assert_eq!(body.pointer("/output_config/format/schema/required"), Some(&json!(["n"])));
+    let body = sent_with(Format::Anthropic, &open).await;
+    assert_eq!(body.get("output_config"), None);
+    let told = body["system"].as_array().unwrap().last().unwrap()["text"].as_str().unwrap().to_owned();
+    assert!(told.ends_with(&open.to_string()), "{told}");
 }
 
 #[tokio::test]

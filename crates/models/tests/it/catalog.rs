@@ -11,7 +11,9 @@ use tenure_models::{
     probe::{self, ToolSupport},
     vendor::Wire,
 };
-use tenure_testkit::vendor::{Answer, Asked, FakeVendor};
+use tenure_testkit::vendor::{Answer, Asked, FakeVendor, Format, Speech};
+
+use crate::request::{request, user};
 
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
@@ -226,6 +228,22 @@ fn what_is_secret_of_a_provider_is_known() {
     assert_eq!(catalog.provider("box").unwrap().endpoint().shown_url(), "http://box.example/v1");
 }
 
+#[test]
+fn a_short_key_is_secret_and_a_word_in_its_place_is_not() {
+    let told = |key: &str| {
+        let mut config = at("http://127.0.0.1:1/v1".into());
+        config.providers.get_mut("box").unwrap().key = Some(key.to_owned());
+        let fault = tenure_core::model::Fault::new(FaultKind::Auth, format!("bad key {key}"));
+        with(config, &[]).provider("box").unwrap().tamed(fault).message
+    };
+    for key in ["abc123", "k7x2", "key-of-the-box"] {
+        assert_eq!(told(key), "bad key ${secret:BOX_KEY}");
+    }
+    for word in ["none", "EMPTY", "ollama"] {
+        assert_eq!(told(word), format!("bad key {word}"));
+    }
+}
+
 fn listed<'a>(models: &'a [Listed], name: &str) -> &'a Listed {
     models.iter().find(|model| model.entry.name == name).unwrap_or_else(|| panic!("{name} is not listed"))
 }
@@ -249,7 +267,62 @@ async fn the_list_has_what_is_built_in_what_is_said_and_what_a_server_has() {
     assert!(list.models.is_sorted_by(|a, b| a.entry.name < b.entry.name));
     // Asked once for many looks.
     catalog.listing().await;
-    assert_eq!(vendor.asked().len(), 1);
+    assert_eq!(vendor.looked().iter().filter(|asked| asked.path.ends_with("/models")).count(), 1);
+}
+
+/// Servers that tell a model's window in ways of their own.
+fn tells(asked: &Asked) -> Answer {
+    let body = match asked.path.as_str() {
+        "/v1/models" => json!({ "data": [
+            { "id": "vllm", "owned_by": "vllm", "max_model_len": 4096 },
+            { "id": "llama", "owned_by": "llamacpp", "meta": { "n_ctx": 8192, "n_ctx_train": 131_072 } },
+            { "id": "llama-old", "owned_by": "llamacpp" },
+            { "id": "runs", "owned_by": "library" },
+            { "id": "set", "owned_by": "library" },
+            { "id": "unset", "owned_by": "library" },
+            { "id": "said" },
+        ] }),
+        "/props" => json!({ "default_generation_settings": { "n_ctx": 2048 } }),
+        "/api/ps" => json!({ "models": [{ "name": "runs", "model": "runs", "context_length": 16_384 }] }),
+        "/api/show" => match asked.json()["model"].as_str().unwrap() {
+            "set" => json!({ "parameters": "stop    \"x\"\nnum_ctx                        6000\n" }),
+            _ => json!({ "model_info": { "general.architecture": "x", "x.context_length": 131_072 } }),
+        },
+        _ => return Answer::events(Speech::text("ok").events(Format::Chat)),
+    };
+    Answer::json(200, &body)
+}
+
+#[tokio::test]
+async fn a_server_of_this_machine_is_asked_for_its_windows() {
+    let vendor = FakeVendor::with(|asked, _| tells(asked)).await;
+    let mut config = at(vendor.url("/v1"));
+    config.models.insert("box/said".into(), ModelConfig { window: Some(7), ..ModelConfig::default() });
+    let catalog = with(config, &[]);
+    let list = catalog.listing().await;
+    let rows = [
+        ("vllm", 4096),
+        ("llama", 8192),
+        ("llama-old", 2048),
+        ("runs", 16_384),
+        ("set", 6000),
+        ("unset", 4096),
+        ("said", 7),
+    ];
+    for (id, window) in rows {
+        let name = format!("box/{id}");
+        assert_eq!(listed(&list.models, &name).entry.window, Some(window), "{id}");
+        let model = catalog.resolve(&name).unwrap();
+        assert_eq!(model.window(), (id == "said").then_some(7), "{id}: nobody asks before it is used");
+        drop(model.stream(request(vec![user("hi")])).await.unwrap());
+        let learned = async {
+            while model.window().is_none() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tenure_testkit::within("the window is learned", learned).await;
+        assert_eq!(model.window(), Some(window), "{id}");
+    }
 }
 
 #[tokio::test]
@@ -290,6 +363,24 @@ async fn a_server_that_drops_tools_is_found_out() {
     };
     let ToolSupport::Refused(why) = probed(refusal).await.0 else { panic!("it was refused") };
     assert!(why.contains("does not support tools"), "{why}");
+}
+
+#[test]
+fn tools_by_schema_are_refused_where_the_format_has_none() {
+    let with = |wire: Wire, name: &str| {
+        let mut config = at("http://127.0.0.1:1".into());
+        config.providers.get_mut("box").unwrap().wire = Some(wire);
+        let model = ModelConfig { tool_mode: Some(ToolMode::Schema), ..ModelConfig::default() };
+        config.models.insert(name.to_owned(), model);
+        Catalog::new(config, |_| None)
+    };
+    assert!(with(Wire::Chat, "box/m").is_ok() && with(Wire::Chat, "ollama/m").is_ok());
+    for wire in [Wire::Anthropic, Wire::Responses, Wire::Gemini] {
+        let told = with(wire, "box/m").unwrap_err();
+        assert_eq!((told.table, told.name.as_str()), ("models", "box/m"), "{wire:?}");
+        assert!(told.what.contains("wire = \"chat\""), "{told}");
+    }
+    assert!(with(Wire::Chat, "anthropic/claude-opus-5-5").is_err());
 }
 
 #[test]

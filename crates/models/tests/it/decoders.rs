@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, stream};
+use serde_json::{Value, json};
 use tenure_core::model::{Fault, FaultKind, StopReason, Usage};
 use tenure_fuzzkit::{Dice, Target, target};
 use tenure_models::{
@@ -179,4 +180,65 @@ fn calls_of_one_number_are_told_apart_by_their_ids() {
     let told = read(&model(Wire::Chat, ToolMode::Native), whole(input.as_bytes()));
     let ids: Vec<_> = told.calls.iter().map(|(id, ..)| id.as_deref()).collect();
     assert_eq!((ids, told.end), (vec![Some("a"), Some("b")], Some(Ok(StopReason::ToolUse))));
+}
+
+/// One item of the Responses format: added, with these pieces, and whole.
+fn item(added: Value, kind: &str, pieces: &[&str], whole: Value) -> String {
+    let event = |data: Value| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap());
+    let mut events = event(json!({ "type": "response.output_item.added", "output_index": 0, "item": added }));
+    for piece in pieces {
+        events += &event(json!({ "type": kind, "output_index": 0, "delta": piece }));
+    }
+    events += &event(json!({ "type": "response.output_item.done", "output_index": 0, "item": whole }));
+    events + &event(json!({ "type": "response.completed", "response": {} }))
+}
+
+fn said(pieces: &[&str], whole: &str) -> Told {
+    let message = |content: Value| json!({ "type": "message", "content": content });
+    let content = json!([{ "type": "output_text", "text": whole }]);
+    let events = item(message(json!([])), "response.output_text.delta", pieces, message(content));
+    read(&model(Wire::Responses, ToolMode::Native), vec![Bytes::from(events)])
+}
+
+fn asked(pieces: &[&str], whole: &str) -> Told {
+    let call =
+        |arguments: &str| json!({ "type": "function_call", "call_id": "c", "name": "look", "arguments": arguments });
+    let events = item(call(""), "response.function_call_arguments.delta", pieces, call(whole));
+    read(&model(Wire::Responses, ToolMode::Native), vec![Bytes::from(events)])
+}
+
+#[test]
+fn a_whole_item_adds_what_its_pieces_did_not_tell() {
+    for (pieces, whole, text) in [
+        (&["Hello "][..], "Hello world", "Hello world"),
+        (&["Hello ", "world"], "Hello world", "Hello world"),
+        (&["Hello"], "", "Hello"),
+        (&["Hello\n"], "Hello", "Hello\n"),
+        (&[], "Hello", "Hello"),
+    ] {
+        let told = said(pieces, whole);
+        assert_eq!((told.text.as_str(), told.end), (text, Some(Ok(StopReason::EndTurn))), "{pieces:?} {whole}");
+    }
+    for (pieces, whole, arguments) in [
+        (&["{\"path\":"][..], "{\"path\":\"one.txt\"}", "{\"path\":\"one.txt\"}"),
+        (&["{\"a\": 1}"], "{\"a\":1}", "{\"a\": 1}"),
+        (&["{}"], "", "{}"),
+    ] {
+        let told = asked(pieces, whole);
+        assert_eq!((told.calls[0].2.as_str(), told.end), (arguments, Some(Ok(StopReason::ToolUse))), "{pieces:?}");
+    }
+    let reasoning = |summary: Value| json!({ "type": "reasoning", "summary": summary, "encrypted_content": "zzz" });
+    let parts = json!([{ "type": "summary_text", "text": "One." }, { "type": "summary_text", "text": "Two." }]);
+    let events = item(reasoning(json!([])), "response.reasoning_summary_text.delta", &["One."], reasoning(parts));
+    let told = read(&model(Wire::Responses, ToolMode::Native), vec![Bytes::from(events)]);
+    assert_eq!(told.thoughts[0].0, "One.\n\nTwo.");
+}
+
+#[test]
+fn an_item_that_contradicts_its_pieces_is_a_fault() {
+    let fault = Some(Err(FaultKind::Malformed));
+    let told = said(&["Hello "], "Goodbye");
+    assert_eq!((told.text.as_str(), told.end), ("Hello ", fault), "what was shown stays shown");
+    assert_eq!(said(&["Hello world"], "Hello").end, fault);
+    assert_eq!(asked(&["{\"a\":1}"], "{\"a\":2}").end, fault);
 }

@@ -380,3 +380,32 @@ async fn an_answer_that_is_no_stream_is_said_to_be_none() {
     assert_eq!(fault.kind, FaultKind::BadRequest);
     assert!(fault.message.contains("text/html"), "{}", fault.message);
 }
+
+#[tokio::test]
+async fn a_context_that_is_too_long_is_known_in_many_words() {
+    let words = [
+        "The decoder prompt (length 9000) is longer than the maximum model length of 4096.",
+        "You passed 1015 input tokens and requested 10 output tokens. However, the model's context length is only 1024 tokens.",
+        "This model's maximum context length is 4096 tokens. However, your prompt contains at least 4097 input tokens.",
+        "The input (12345 tokens) is longer than the model's context length (8192 tokens).",
+        "Input length (700001 tokens) exceeds the maximum allowed length (536826 tokens). Use a shorter input.",
+        "Input length 877338 exceeds the maximum allowed input length of 639968 tokens",
+        "the input length exceeds the context length",
+        "the request exceeds the available context size, try increasing it",
+        "The model is loaded with context length of only 4096 tokens, which is not enough",
+        "Input is too long for requested model.",
+        "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+        "Too many input tokens: 9000 of 4096",
+    ];
+    for words in words {
+        for body in
+            [json!({ "error": { "message": words, "code": 400 } }), json!({ "object": "error", "message": words })]
+        {
+            let fault = refused(Format::Chat, Answer::json(400, &body)).await;
+            assert_eq!(fault.kind, FaultKind::ContextOverflow, "{body}: {fault}");
+        }
+    }
+    // A limit for a time is not one of the window.
+    let busy = json!({ "error": { "message": "Too many input tokens per minute" } });
+    assert_eq!(refused(Format::Chat, Answer::json(429, &busy)).await.kind, FaultKind::RateLimited);
+}

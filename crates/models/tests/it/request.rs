@@ -45,7 +45,7 @@ pub fn user(text: &str) -> ChatMessage {
 }
 
 pub fn assistant(text: &str) -> ChatMessage {
-    ChatMessage::Assistant { text: text.into(), thinking: vec![], calls: vec![] }
+    ChatMessage::Assistant { text: text.into(), thinking: vec![], calls: vec![], order: vec![] }
 }
 
 pub fn tool_result(text: &str) -> ChatMessage {

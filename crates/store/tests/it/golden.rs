@@ -348,6 +348,7 @@ fn of_models(moment: &mut Moment) -> Vec<Body> {
         text: "Let me look.".into(),
         thinking: vec![Thinking { text: "hm".into(), signature: Some("sig==".into()), origin: None }],
         tool_calls: vec![call],
+        order: vec![],
         stop_reason: StopReason::ToolUse,
         usage: usage(),
         cost_micro_usd: Some(12),

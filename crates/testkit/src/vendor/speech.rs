@@ -138,6 +138,7 @@ impl Speech {
             events.plain(&json!({ "id": "c1", "object": "chat.completion.chunk", "choices": [choice] }));
         };
         delta(json!({ "role": "assistant", "content": "" }), Value::Null);
+        let mut before = 0;
         for spoken in &self.spoken {
             match spoken {
                 Spoken::Thought(pieces, _) => {
@@ -145,7 +146,7 @@ impl Speech {
                 }
                 Spoken::Text(pieces) => pieces.iter().for_each(|text| delta(json!({ "content": text }), Value::Null)),
                 Spoken::Calls(calls) => {
-                    for (index, (id, name, _)) in calls.iter().enumerate() {
+                    for (index, (id, name, _)) in (before..).zip(calls) {
                         let function = json!({ "name": name, "arguments": "" });
                         let call = json!({ "index": index, "id": id, "type": "function", "function": function });
                         delta(json!({ "tool_calls": [call] }), Value::Null);
@@ -153,12 +154,13 @@ impl Speech {
                     // Parallel calls take turns.
                     let longest = calls.iter().map(|(_, _, pieces)| pieces.len()).max().unwrap_or(0);
                     for round in 0..longest {
-                        for (index, (_, _, pieces)) in calls.iter().enumerate() {
+                        for (index, (_, _, pieces)) in (before..).zip(calls) {
                             let Some(text) = pieces.get(round) else { continue };
                             let call = json!({ "index": index, "function": { "arguments": text } });
                             delta(json!({ "tool_calls": [call] }), Value::Null);
                         }
                     }
+                    before += calls.len();
                 }
             }
         }

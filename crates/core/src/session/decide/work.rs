@@ -53,6 +53,7 @@ impl Session {
             text: output.text,
             thinking: output.thinking,
             tool_calls: output.calls,
+            order: output.order,
             stop_reason: output.stop_reason,
             usage: output.usage,
             cost_micro_usd: output.cost,
@@ -262,7 +263,8 @@ pub(super) fn next_try(attempts: &Attempts, fault: &Fault, moment: &Moment) -> O
     let backoff = (BACKOFF_MS_FIRST << attempts.failed.min(10)).min(BACKOFF_MS_MAX);
     // A little chance keeps many sessions from trying at the same instant.
     let jittered = backoff + backoff * moment.permille() / 4000;
-    let next = moment.at.plus_ms(fault.retry_after_ms.unwrap_or(jittered));
+    // A vendor may ask for more time, never for less: a clock of its own may be behind ours.
+    let next = moment.at.plus_ms(fault.retry_after_ms.unwrap_or(0).max(jittered));
     (next <= last_try(attempts, moment)).then_some(next)
 }
 

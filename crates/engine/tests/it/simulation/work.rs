@@ -158,7 +158,8 @@ impl Model for LifeModel {
 fn as_if_whole(request: ModelRequest) -> ModelRequest {
     let RequestMeta { turn_id, step, .. } = request.meta;
     let begins = turn_id.to_string().bytes().map(u32::from).sum::<u32>() % 6;
-    let reply = Arc::new(ChatMessage::Assistant { text: String::new(), thinking: vec![], calls: vec![] });
+    let reply =
+        Arc::new(ChatMessage::Assistant { text: String::new(), thinking: vec![], calls: vec![], order: vec![] });
     let messages = vec![reply; (begins + step - 1) as usize];
     ModelRequest { messages, ..request }
 }

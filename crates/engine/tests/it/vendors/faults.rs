@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use serde_json::{Value, json};
 use tenure_core::{
     cursor::Cursor,
@@ -67,17 +68,18 @@ async fn what_may_pass_is_tried_again_when_the_vendor_says() {
             (503, "", Server),
             (408, "", Server),
         ];
-        let answers = rows.iter().map(|(status, kind, _)| {
-            Answer::json(*status, &error(kind, "wait a little"))
-                .with_header("retry-after-ms", &format!("{}", status % 100))
+        // Longer than what is waited anyway.
+        let asked = |status: u16| 700 + u64::from(status % 100);
+        let turns = rows.iter().map(|(status, kind, _)| {
+            let answer = Answer::json(*status, &error(kind, "wait a little"));
+            attempts(vec![answer.with_header("retry-after-ms", &asked(*status).to_string())], format)
         });
-        let (failed, record) = attempts(answers.collect(), format).await;
-        assert_eq!(record.status, RecordStatus::Completed, "{format:?}: {:?}", record.error);
-        assert_eq!(failed.len(), rows.len(), "{format:?}: {failed:?}");
-        for ((status, _, kind), (failed, at)) in rows.iter().zip(&failed) {
+        for ((status, _, kind), (failed, record)) in rows.iter().zip(join_all(turns).await) {
+            assert_eq!(record.status, RecordStatus::Completed, "{format:?} {status}: {:?}", record.error);
+            let [(failed, at)] = &failed[..] else { panic!("{format:?} {status}: {failed:?}") };
             assert_eq!(failed.reason.kind, *kind, "{format:?} {status}");
             let wait = failed.retry_at.expect("another attempt").ms() - at;
-            assert_eq!(wait, u64::from(status % 100), "{format:?} {status}");
+            assert_eq!(wait, asked(*status), "{format:?} {status}");
             assert!(failed.reason.message.contains("wait a little"), "{:?}", failed.reason);
         }
     }
@@ -276,11 +278,11 @@ async fn an_answer_of_a_shape_that_is_cut_says_so() {
         assert_eq!(told.code, "schema_mismatch", "{format:?}");
         assert!(told.message.contains("was cut at the model's output limit (max_tokens)"), "{format:?}: {told:?}");
         let events = rig.events(session).await;
-        let failed = events.iter().filter_map(|event| match &event.body {
+        let mut failed = events.iter().filter_map(|event| match &event.body {
             Body::ModelAttemptFailed(failed) => failed.reason.stop_reason,
             _ => None,
         });
-        assert_eq!(failed.last(), Some(StopReason::MaxTokens), "{format:?}");
+        assert_eq!(failed.next_back(), Some(StopReason::MaxTokens), "{format:?}");
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use tenure_core::model::{Fault, FaultKind, StopReason, Usage};
 use tenure_sse::Frame;
 
-use super::{ORIGIN_CALL, ORIGIN_TEXT};
+use super::{ORIGIN_CALL, ORIGIN_TEXT, ORIGIN_THOUGHT};
 use crate::{
     ModelEvent,
     vendor::{
@@ -19,6 +19,8 @@ use crate::{
 pub(crate) struct Content {
     calls: u32,
     thinks: bool,
+    /// The last part was text without a signature.
+    in_text: bool,
     finish: Option<StopReason>,
 }
 
@@ -117,13 +119,13 @@ impl Content {
     fn piece(&mut self, piece: Piece, out: &mut Fragments) {
         let Piece { text, thought, thought_signature, function_call } = piece;
         if thought {
-            self.thinks = true;
-            out.push(ModelEvent::Thinking(text.unwrap_or_default()));
+            self.thought(text.unwrap_or_default(), thought_signature, out);
             return;
         }
         self.end_thinking(out);
         let origin = match function_call {
             Some(call) => {
+                self.in_text = false;
                 let index = self.calls;
                 self.calls += 1;
                 let provider_id = call.id.filter(|id| !id.is_empty());
@@ -133,13 +135,31 @@ impl Content {
                 format!("{ORIGIN_CALL}{index}")
             }
             None => {
-                out.push(ModelEvent::Text(text.unwrap_or_default()));
+                // A signature is of its own part alone.
+                let text = text.unwrap_or_default();
+                if self.in_text && thought_signature.is_some() && !text.is_empty() {
+                    out.push(ModelEvent::ThinkingDone { signature: None, origin: None });
+                }
+                self.in_text = thought_signature.is_none() && (self.in_text || !text.is_empty());
+                out.push(ModelEvent::Text(text));
                 ORIGIN_TEXT.to_owned()
             }
         };
         if thought_signature.is_some() {
             out.push(ModelEvent::ThinkingDone { signature: thought_signature, origin: Some(origin) });
         }
+    }
+
+    fn thought(&mut self, text: String, signature: Option<String>, out: &mut Fragments) {
+        self.in_text = false;
+        if signature.is_none() {
+            self.thinks = true;
+            out.push(ModelEvent::Thinking(text));
+            return;
+        }
+        self.end_thinking(out);
+        out.push(ModelEvent::Thinking(text));
+        out.push(ModelEvent::ThinkingDone { signature, origin: Some(ORIGIN_THOUGHT.into()) });
     }
 
     fn end_thinking(&mut self, out: &mut Fragments) {

@@ -1,4 +1,4 @@
-//! Reads the events of OpenAI's Responses. Whole items are believed before deltas.
+//! Reads the events of OpenAI's Responses. Whole items are believed before deltas, but what was shown is not taken back.
 
 use std::collections::HashMap;
 
@@ -16,6 +16,9 @@ use crate::{
     },
 };
 
+/// What stands between two parts of a summary.
+const PARAGRAPH: &str = "\n\n";
+
 /// The state of one reply.
 #[derive(Debug, Default)]
 pub(crate) struct Response {
@@ -24,19 +27,19 @@ pub(crate) struct Response {
     refused: bool,
 }
 
-/// An item under way, and how much of it was shown.
+/// An item under way, and what of it was shown.
 #[derive(Debug)]
 enum Open {
     Message {
-        shown: usize,
+        shown: String,
     },
     Reasoning {
         parts: u32,
-        shown: usize,
+        shown: String,
     },
     Call {
         index: u32,
-        shown: usize,
+        shown: String,
     },
     /// It was told to the end, or there is nothing to tell.
     Over,
@@ -87,14 +90,15 @@ impl Decoder for Response {
             Event::SummaryPart { output_index } => {
                 if let Some(Open::Reasoning { parts, shown }) = self.items.get_mut(&output_index) {
                     *parts += 1;
-                    if *parts > 1 && *shown > 0 {
-                        out.push(ModelEvent::Thinking("\n\n".into()));
+                    if *parts > 1 && !shown.is_empty() {
+                        shown.push_str(PARAGRAPH);
+                        out.push(ModelEvent::Thinking(PARAGRAPH.into()));
                     }
                 }
             }
             Event::Summary { output_index, delta } => {
                 if let Some(Open::Reasoning { shown, .. }) = self.items.get_mut(&output_index) {
-                    *shown += delta.len();
+                    shown.push_str(&delta);
                     out.push(ModelEvent::Thinking(delta));
                 }
             }
@@ -102,7 +106,7 @@ impl Decoder for Response {
                 let Some(Open::Call { index, shown }) = self.items.get_mut(&output_index) else {
                     return Err(malformed("arguments for a call that was not begun"));
                 };
-                *shown += delta.len();
+                shown.push_str(&delta);
                 out.push(ModelEvent::CallArguments { index: *index, text: delta });
             }
             Event::Done { output_index, item } => self.close(output_index, &item, out)?,
@@ -145,8 +149,8 @@ impl Response {
     fn open(&mut self, number: u64, item: &Value, out: &mut Fragments) -> Result<(), Fault> {
         let field = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
         let open = match field("type") {
-            "message" => Open::Message { shown: 0 },
-            "reasoning" => Open::Reasoning { parts: 0, shown: 0 },
+            "message" => Open::Message { shown: String::new() },
+            "reasoning" => Open::Reasoning { parts: 0, shown: String::new() },
             "function_call" => {
                 let (id, name) = (field("call_id"), field("name"));
                 if name.is_empty() {
@@ -156,7 +160,7 @@ impl Response {
                 self.calls += 1;
                 let provider_id = (!id.is_empty()).then(|| id.to_owned());
                 out.push(ModelEvent::CallStarted { index, provider_id, name: name.to_owned() });
-                Open::Call { index, shown: 0 }
+                Open::Call { index, shown: String::new() }
             }
             _ => Open::Over,
         };
@@ -168,7 +172,7 @@ impl Response {
         let Some(Open::Message { shown }) = self.items.get_mut(&number) else {
             return Err(malformed("text for a message that was not begun"));
         };
-        *shown += delta.len();
+        shown.push_str(&delta);
         out.push(ModelEvent::Text(delta));
         Ok(())
     }
@@ -188,20 +192,24 @@ impl Response {
             self.open(number, item, out)?;
         }
         match self.items.insert(number, Open::Over) {
-            Some(Open::Message { shown: 0 }) => {
-                for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
-                    let field = |name: &str| part.get(name).and_then(Value::as_str);
-                    self.refused |= field("refusal").is_some();
-                    out.push(ModelEvent::Text(field("text").or(field("refusal")).unwrap_or_default().to_owned()));
-                }
+            Some(Open::Message { shown }) => {
+                let parts = || item.get("content").and_then(Value::as_array).into_iter().flatten();
+                let field = |part: &'_ Value, name: &str| part.get(name).and_then(Value::as_str).map(str::to_owned);
+                self.refused |= parts().any(|part| field(part, "refusal").is_some());
+                let whole: String = parts().filter_map(|part| field(part, "text").or(field(part, "refusal"))).collect();
+                out.push(ModelEvent::Text(missing(&shown, &whole)?.to_owned()));
             }
-            Some(Open::Call { index, shown: 0 }) => {
-                let text = item.get("arguments").and_then(Value::as_str).unwrap_or_default();
+            Some(Open::Call { index, shown }) => {
+                let whole = item.get("arguments").and_then(Value::as_str).unwrap_or_default();
+                let text = if is_same_json(&shown, whole) { "" } else { missing(&shown, whole)? };
                 if !text.is_empty() {
                     out.push(ModelEvent::CallArguments { index, text: text.to_owned() });
                 }
             }
-            Some(Open::Reasoning { .. }) => {
+            Some(Open::Reasoning { shown, .. }) => {
+                // A summary in other words harms nobody: the item goes back as it is.
+                let whole = summary(item);
+                out.push(ModelEvent::Thinking(missing(&shown, &whole).unwrap_or_default().to_owned()));
                 // Without its encrypted part an item cannot be sent back: the vendor keeps nothing for us.
                 let encrypted = item.get("encrypted_content").is_some_and(Value::is_string);
                 let signature = encrypted.then(|| item.to_string());
@@ -211,6 +219,31 @@ impl Response {
         }
         Ok(())
     }
+}
+
+/// What of the whole was not shown yet. An item that says nothing of itself is what was shown of it.
+fn missing<'a>(shown: &str, whole: &'a str) -> Result<&'a str, Fault> {
+    match whole.strip_prefix(shown) {
+        Some(tail) => Ok(tail),
+        None if whole.is_empty() || whole.trim() == shown.trim() => Ok(""),
+        None => Err(malformed("an item is not what its pieces were")),
+    }
+}
+
+/// Servers may write the same arguments anew.
+fn is_same_json(one: &str, other: &str) -> bool {
+    let read = |text: &str| serde_json::from_str::<Value>(text).ok();
+    read(one).is_some_and(|one| Some(one) == read(other))
+}
+
+/// What an item of reasoning tells of itself.
+fn summary(item: &Value) -> String {
+    let texts = |field: &str| -> Vec<&str> {
+        let parts = item.get(field).and_then(Value::as_array).into_iter().flatten();
+        parts.filter_map(|part| part.get("text")?.as_str()).collect()
+    };
+    let told = texts("summary");
+    if told.is_empty() { texts("content").concat() } else { told.join(PARAGRAPH) }
 }
 
 fn finish(response: &Value, stop_reason: StopReason, out: &mut Fragments) {
