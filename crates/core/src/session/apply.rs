@@ -504,7 +504,8 @@ impl Call {
     fn fail_review(&mut self, failed: &ReviewFailed, at: Timestamp) {
         let CallState::Reviewing { attempts, .. } = &mut self.state else { return };
         attempts.made = failed.attempt;
-        attempts.count(&failed.reason, failed.retry_at, at);
+        let came = Came::of(failed.begun, &failed.usage, ["", ""]);
+        attempts.count(&failed.reason, came, failed.retry_at, at);
         if failed.is_given_up() {
             // It is prepared once more, and shown to a person.
             self.state = CallState::Cleared;
