@@ -12,7 +12,7 @@ use crate::{
     policy::{Policy, Scope},
     session::Settings,
     time::Timestamp,
-    tool::{CallClass, Intent, Outcome, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan},
+    tool::{CallClass, Intent, OfferedTool, Outcome, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan},
 };
 
 /// Who caused an event.
@@ -208,6 +208,7 @@ bodies! {
     TurnResumed "turn_resumed",
     CancelRequested "cancel_requested",
     ContextSeeded "context_seeded",
+    ToolsOffered "tools_offered",
     CompactionStarted "compaction_started",
     ContextCompacted "context_compacted",
     CompactionFailed "compaction_failed",
@@ -331,6 +332,9 @@ data! {
     }
     /// One file, cut where it is too long.
     SeedFile { path: String, text: String, #[serde(default, skip_serializing_if = "std::ops::Not::not")] truncated: bool, }
+
+    /// From now on the model is offered these tools beside those that are built in. All of them each time.
+    ToolsOffered { tools: Vec<OfferedTool>, }
 
     /// The older part of the context is being summarized. Told again where a turn comes to wait for one under way.
     CompactionStarted {
@@ -464,6 +468,12 @@ impl ContextSeeded {
     /// A digest of what it says; not of when it was read.
     pub fn digest(&self) -> String {
         digest_of(&(&self.files, &self.verify))
+    }
+}
+
+impl ToolsOffered {
+    pub fn digest(&self) -> String {
+        digest_of(&self.tools)
     }
 }
 

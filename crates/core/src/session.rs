@@ -143,6 +143,9 @@ pub struct Session {
     pub answered: VecDeque<Answered>,
     /// What was last read from the workspace, by digest, and the verification it gave.
     pub seed: Option<Seed>,
+    /// The tools that are offered beside those built in, by the digest of what was last recorded of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered: Option<String>,
     /// The first event that the present context holds.
     pub context_from: u64,
     /// The older part of the context is being summarized.

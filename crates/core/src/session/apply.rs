@@ -53,6 +53,7 @@ impl Session {
             denials: Vec::new(),
             answered: VecDeque::new(),
             seed: None,
+            offered: None,
             context_from: event.seq,
             compaction: None,
             compacted_to: 0,
@@ -130,6 +131,7 @@ impl Session {
             Body::ContextSeeded(seeded) => {
                 self.seed = Some(Seed { seq, digest: seeded.digest(), verify: seeded.verify.clone() });
             }
+            Body::ToolsOffered(offered) => self.offered = Some(offered.digest()),
             Body::CompactionStarted(started) => self.begin_compaction(started),
             Body::ContextCompacted(compacted) => {
                 self.compaction = None;

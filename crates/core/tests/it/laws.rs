@@ -181,6 +181,7 @@ impl Laws {
             | Body::TurnResumed(_)
             | Body::CancelRequested(_)
             | Body::ContextSeeded(_)
+            | Body::ToolsOffered(_)
             | Body::ModelAttemptFailed(_)
             | Body::ApprovalRequested(_)
             | Body::BudgetRaised(_)

@@ -5,7 +5,7 @@ use tenure_core::{
     budget::Budgets,
     command::{Command, Input, ModelOutput, Partial, Update, Verdict},
     context::{ChatMessage, Entry},
-    event::{Actor, CompactTrigger, ContextCompacted, ContextSeeded, SeedFile, SeedSource},
+    event::{Actor, CompactTrigger, ContextCompacted, ContextSeeded, SeedFile, SeedSource, ToolsOffered},
     message::{Delivery, Part, Role},
     model::{Fault, FaultKind, MicroUsd, StopReason, Usage},
     policy::{Policy, Scope},
@@ -447,4 +447,9 @@ pub fn found(source: VerifySource, commands: &[&str]) -> Step {
 
 pub fn seeded(seed: ContextSeeded) -> Step {
     tell(move |_| Input::ContextFound(seed.clone()))
+}
+
+/// What can be offered beside the built-in tools.
+pub fn offered(offer: ToolsOffered) -> Step {
+    tell(move |_| Input::ToolsFound(offer.clone()))
 }

@@ -53,6 +53,12 @@ fn sample(wire_type: &str) -> Value {
             "source": "new", "files": [{"path": "AGENTS.md", "text": "x", "truncated": true}],
             "verify": {"source": "agents_md", "commands": ["make test"]},
         }),
+        "tools_offered" => json!({
+            "tools": [{
+                "source": "mcp:docs", "name": "mcp__docs__look", "description": "d",
+                "input_schema": {"type": "object"}, "kind": "network",
+            }],
+        }),
         "model_output_completed" => json!({
             "message_id": message, "step": 1, "attempt": 2, "model": "m", "text": "t",
             "thinking": [{"text": "hm", "signature": "s"}],
