@@ -32,6 +32,7 @@ mod brake;
 mod commit;
 mod disk;
 mod effects;
+mod offering;
 mod project;
 mod recover;
 mod spool;
@@ -40,6 +41,7 @@ pub(crate) use project::row_of;
 
 use brake::Brake;
 use disk::Disk;
+use offering::Offering;
 use spool::Shown;
 
 /// News of effects that may wait before their senders do.
@@ -195,6 +197,7 @@ pub(crate) struct Warm {
     took: Vec<(CallId, u64)>,
     stopping_since: Option<Instant>,
     seeded_for: Option<TurnId>,
+    offering: Offering,
     records: HashMap<TurnId, TurnRecord>,
     touched: Vec<TurnId>,
     row: Option<tenure_store::Row>,
@@ -255,6 +258,7 @@ impl Warm {
             took: Vec::new(),
             stopping_since: None,
             seeded_for: None,
+            offering: Offering::default(),
             records: HashMap::new(),
             touched: Vec::new(),
             row: None,

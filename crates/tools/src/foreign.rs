@@ -26,7 +26,13 @@ use tenure_core::tool::{OfferedTool, ToolKind, ToolSpec};
 pub use mcp_json::check_name;
 pub use server::{CALL_TIMEOUT, ForeignKind, Origin, START_TIMEOUT, Server, Trust, Way};
 
-use self::{approved::Approved, listing::Lists, plugin::Plugin, pool::Pool, tool::{Connect, ForeignTool}};
+use self::{
+    approved::Approved,
+    listing::Lists,
+    plugin::Plugin,
+    pool::Pool,
+    tool::{Connect, ForeignTool},
+};
 use crate::{Tool, ToolsConfig, command::Commands, workspace::Workspace};
 
 /// How a call ends that nobody can tell the outcome of.
@@ -51,9 +57,8 @@ pub struct ForeignConfig {
 impl ForeignConfig {
     /// The usual settings; variables are those of this process.
     pub fn new(servers: Vec<Server>, folder: impl Into<PathBuf>) -> Self {
-        let variables = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
+        let variables =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         Self { servers, folder: folder.into(), variables: variables.collect(), idle_kept: IDLE_KEPT }
     }
 }

@@ -7,8 +7,8 @@ use std::{
     sync::LazyLock,
 };
 
-use serde::{Deserialize, Serialize};
 use crate::process::Process;
+use serde::{Deserialize, Serialize};
 
 /// A supervisor as it was recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,9 +20,10 @@ pub struct Registry {
     specs: Arc<[ToolSpec]>,
 }
 
+#[derive(Clone)]
 struct Entry {
     tool: Arc<dyn Tool>,
-    validator: Validator,
+    validator: Arc<Validator>,
 }
 
 /// A tool that cannot be offered.
@@ -60,9 +61,23 @@ impl Registry {
             }
             let validator = jsonschema::validator_for(&spec.input_schema)
                 .map_err(|error| BadTool::Schema { name, why: error.to_string() })?;
-            entries.push(Entry { tool, validator });
+            entries.push(Entry { tool, validator: Arc::new(validator) });
         }
         Ok(Self { entries, specs })
+    }
+
+    /// These tools and further ones behind them, as they were offered. One that cannot be offered is left out.
+    pub fn with_foreign(&self, foreign: Vec<(ToolSpec, Arc<dyn Tool>)>) -> Self {
+        let (mut entries, mut specs) = (self.entries.clone(), self.specs.to_vec());
+        for (spec, tool) in foreign {
+            let validator = jsonschema::validator_for(&spec.input_schema).map(Arc::new);
+            let is_new = specs.iter().all(|known| known.name != spec.name);
+            if let (Ok(validator), true) = (validator, is_new) {
+                entries.push(Entry { tool, validator });
+                specs.push(spec);
+            }
+        }
+        Self { entries, specs: specs.into() }
     }
 
     pub fn specs(&self) -> Arc<[ToolSpec]> {

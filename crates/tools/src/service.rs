@@ -124,8 +124,10 @@ impl Commands {
         let (stop, complaints, (told_ended, ended)) =
             (CancellationToken::new(), Complaints::default(), watch::channel(None));
         let life = Life { ended, complaints: complaints.clone(), stop: stop.clone().drop_guard() };
-        let (input, output) =
-            (pipe::Sender::from_owned_fd(ours_in).map_err(told)?, pipe::Receiver::from_owned_fd(ours_out).map_err(told)?);
+        let (input, output) = (
+            pipe::Sender::from_owned_fd(ours_in).map_err(told)?,
+            pipe::Receiver::from_owned_fd(ours_out).map_err(told)?,
+        );
         let commands = Arc::clone(self);
         tokio::spawn(async move {
             let seen = {

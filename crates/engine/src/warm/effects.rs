@@ -11,7 +11,7 @@ use std::{
 use futures::FutureExt;
 use tenure_core::{
     command::{Input, ModelOutput, Partial},
-    context::{ModelRequest, Purpose, RequestMeta, Transcript},
+    context::{ChatMessage, ModelRequest, Purpose, RequestMeta, Transcript},
     event::{CompactTrigger, ContextSeeded, SeedSource},
     ids::{CallId, TurnId},
     message::Part,
@@ -21,12 +21,14 @@ use tenure_core::{
     tool::{Intent, Outcome, ToolResult},
 };
 use tenure_models::{Model, tokens::Gauge};
+use tenure_tools::foreign::{Found, Selection};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Brake, Done, NEWS_MAX, News, Shower, Warm,
     brake::{TIME_UP, time_up_fault},
+    offering::Offered,
 };
 use crate::{
     Error, Reading,
@@ -102,7 +104,7 @@ impl Warm {
     }
 
     /// Commits an input of our own; tells whether the state has changed.
-    async fn tell(&mut self, input: Input) -> bool {
+    pub(super) async fn tell(&mut self, input: Input) -> bool {
         let before = self.state.seq;
         match self.commit(input).await {
             Ok(_) => {}
@@ -164,12 +166,16 @@ impl Warm {
 
     async fn start_model(&mut self, effect: Effect, turn: TurnId, step: u32, attempt: u32) -> bool {
         if self.seeded_for != Some(turn) {
-            let seed = self.look_around().await;
+            let (seed, found) = self.look_around().await;
+            self.offering.found = found;
             let differs = self.state.seed_differs(&seed);
             if differs && !self.tell(Input::ContextFound(seed)).await {
                 return false;
             }
             self.seeded_for = Some(turn);
+        }
+        if self.offer_tools(effect, turn, step).await == Offered::NotYet {
+            return false;
         }
         match self.model_call(turn, step, attempt).await {
             Ok((call, token)) => {
@@ -200,19 +206,29 @@ impl Warm {
     }
 
     /// Reads what the workspace says of itself: recorded when it differs from what is known.
-    async fn look_around(&self) -> ContextSeeded {
+    async fn look_around(&self) -> (ContextSeeded, Option<Found>) {
         let workspace = PathBuf::from(&self.state.settings.workspace_path);
         let commands = self.shared.parts.config.verify_commands.clone();
+        let foreign = self.shared.parts.foreign.clone();
         let look = move || {
             let files = tenure_tools::find_context(&workspace);
-            (files, tenure_tools::find_verify_plan(&workspace, commands.as_deref()))
+            let found = foreign.map(|foreign| {
+                let found = foreign.find(&workspace, &Selection::All);
+                // What is kept on disk of it is read here, where that holds up nobody.
+                foreign.known(&found);
+                found
+            });
+            (files, tenure_tools::find_verify_plan(&workspace, commands.as_deref()), found)
         };
-        let (files, verify) = match self.shared.parts.config.reading {
+        let (files, verify, found) = match self.shared.parts.config.reading {
             Reading::Beside => tokio::task::spawn_blocking(look).await.unwrap_or_default(),
             Reading::InPlace => look(),
         };
         let source = if self.state.seed.is_none() { SeedSource::New } else { SeedSource::Resume };
-        redacted(&self.shared.parts.secrets, &ContextSeeded { source, files, verify })
+        for problem in found.iter().flat_map(|found| &found.problems) {
+            self.shared.notice_once(format!("{}: {problem}", self.state.settings.workspace_path));
+        }
+        (redacted(&self.shared.parts.secrets, &ContextSeeded { source, files, verify }), found)
     }
 
     async fn model_call(
@@ -223,11 +239,12 @@ impl Warm {
     ) -> Result<(ModelCall, CancellationToken), Fault> {
         self.need_transcript().await?;
         let parts = &self.shared.parts;
-        let request =
-            self.transcript.as_ref().and_then(|transcript| transcript.request(&self.state, parts.tools.specs()));
+        let tools = self.toolset();
+        let request = self.transcript.as_ref().and_then(|transcript| transcript.request(&self.state, tools.specs()));
         let bug = || Fault::new(FaultKind::BadRequest, format!("no request could be made for {turn}"));
         let mut request = request.ok_or_else(bug)?;
         let model = parts.models.resolve(&request.model)?;
+        tell_unseen(&mut request, &*model);
         if model.window().is_some() {
             self.seed_gauge(&mut request, &*model);
         }
@@ -243,7 +260,7 @@ impl Warm {
             attachments: self.state.attachments.clone(),
             request,
             secrets: parts.secrets.clone(),
-            tools: parts.tools.clone(),
+            tools,
             verify: self.state.verify_plan(),
             shown_secrets,
             moment: parts.clock.moment(),
@@ -323,7 +340,7 @@ impl Warm {
             model: name,
             system: transcript.system(&self.state),
             messages: transcript.entries().iter().map(|entry| entry.message.clone()).collect(),
-            tools: self.shared.parts.tools.specs(),
+            tools: self.toolset().specs(),
             files: BTreeMap::new(),
             output_schema: None,
             meta,
@@ -358,6 +375,7 @@ impl Warm {
         let parts = &self.shared.parts;
         let tool = CallOfTool {
             tools: parts.tools.clone(),
+            foreign: parts.foreign.clone(),
             store: parts.store.clone(),
             put_back: parts.secrets.only(&call.call.secrets),
             secrets: parts.secrets.clone(),
@@ -366,6 +384,7 @@ impl Warm {
             call: id,
             name: call.call.name.clone(),
             input: call.call.input.clone(),
+            subject: call.call.subject.clone(),
             workspace: PathBuf::from(&self.state.settings.workspace_path),
             verify: self.state.plan_of(&call),
             require_clean: self.state.policy.verify.require_clean,
@@ -408,7 +427,7 @@ impl Warm {
     }
 
     /// The effect counts as running from now on.
-    fn brake(&mut self, effect: Effect, token: CancellationToken) -> Brake {
+    pub(super) fn brake(&mut self, effect: Effect, token: CancellationToken) -> Brake {
         let brake = Brake::new(token);
         self.running.insert(effect, brake.clone());
         brake
@@ -419,7 +438,7 @@ impl Warm {
     }
 
     /// Runs an effect beside the session; its last word always comes, even when it panics.
-    fn run_beside(
+    pub(super) fn run_beside(
         &mut self,
         effect: Effect,
         brake: &Brake,
@@ -497,6 +516,23 @@ impl Warm {
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+}
+
+/// A result may hold an image or a sound that this model takes no part of; then it is told that there is one.
+fn tell_unseen(request: &mut ModelRequest, model: &dyn Model) {
+    let unseen = |part: &Part| !matches!(part, Part::Text { .. }) && !model.takes(part);
+    for message in &mut request.messages {
+        let ChatMessage::Tool { parts, .. } = &**message else { continue };
+        if !parts.iter().any(unseen) {
+            continue;
+        }
+        if let ChatMessage::Tool { parts, .. } = Arc::make_mut(message) {
+            for part in parts.iter_mut().filter(|part| unseen(part)) {
+                let kept = part.attachment().unwrap_or_default();
+                *part = Part::text(format!("[{} that you cannot take; it is kept as {kept}]", part.described()));
+            }
+        }
     }
 }
 

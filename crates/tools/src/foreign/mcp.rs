@@ -96,7 +96,14 @@ impl Connection {
                     begun = client.serve_with_lifecycle(transport, lifecycle()) => begun.map_err(|error| error.to_string()),
                     how = life.ended() => Err(how),
                 };
-                (begun.map_err(|why| with_complaints(why, &life))?, Some(life))
+                match begun {
+                    Ok(begun) => (begun, Some(life)),
+                    // How it ended says more than that its pipe was closed.
+                    Err(why) => {
+                        let ended = tokio::time::timeout(CANCEL_LIMIT, life.ended()).await;
+                        return Err(with_complaints(ended.unwrap_or(why), &life));
+                    }
+                }
             }
             Way::Http { url, headers } => {
                 let transport = StreamableHttpClientTransport::with_client(http_client()?, http_config(url, &headers)?);
@@ -303,10 +310,7 @@ fn http_client() -> Result<reqwest::Client, String> {
     builder.build().map_err(|error| format!("no HTTP client can be made: {error}"))
 }
 
-fn http_config(
-    url: String,
-    headers: &BTreeMap<String, String>,
-) -> Result<StreamableHttpClientTransportConfig, String> {
+fn http_config(url: String, headers: &BTreeMap<String, String>) -> Result<StreamableHttpClientTransportConfig, String> {
     let mut custom = HashMap::new();
     for (name, value) in headers {
         let unusable = || format!("the header {name} cannot be sent");

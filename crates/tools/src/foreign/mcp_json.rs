@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, io::Read as _};
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::server::{Origin, Server, Way};
 use crate::workspace::Workspace;
@@ -21,12 +21,6 @@ pub(crate) const NAME_BYTES_MAX: usize = 32;
 pub(crate) struct Read {
     pub(crate) servers: Vec<Server>,
     pub(crate) problems: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct File {
-    #[serde(rename = "mcpServers", default)]
-    servers: BTreeMap<String, Value>,
 }
 
 /// Other programs put more into an entry; that is passed over.
@@ -69,15 +63,22 @@ pub(crate) fn parse(text: &[u8]) -> Read {
     if text.len() > BYTES_MAX {
         return refused(format!("it is longer than {BYTES_MAX} bytes"));
     }
-    let file: File = match serde_json::from_slice(text) {
+    let mut file: Map<String, Value> = match serde_json::from_slice(text) {
         Ok(file) => file,
         Err(error) => return refused(error.to_string()),
     };
+    let servers = match file.remove("mcpServers") {
+        None => Map::new(),
+        Some(Value::Object(servers)) => servers,
+        Some(_) => return refused("mcpServers is no object".into()),
+    };
+    // In the order of names, however they were written.
+    let servers: BTreeMap<String, Value> = servers.into_iter().collect();
     let mut read = Read::default();
-    if file.servers.len() > SERVERS_MAX {
+    if servers.len() > SERVERS_MAX {
         read.problems.push(format!("{FILE}: only the first {SERVERS_MAX} servers are taken"));
     }
-    for (name, entry) in file.servers.into_iter().take(SERVERS_MAX) {
+    for (name, entry) in servers.into_iter().take(SERVERS_MAX) {
         match server(&name, entry) {
             Ok(server) => read.servers.extend(server),
             Err(why) => read.problems.push(format!("{FILE}: the server {name:?}: {why}")),
@@ -92,10 +93,10 @@ fn server(name: &str, entry: Value) -> Result<Option<Server>, String> {
     let entry: Entry = serde_json::from_value(entry).map_err(|error| error.to_string())?;
     let way = match (entry.command, entry.url, entry.r#type.as_deref()) {
         _ if entry.disabled => return Ok(None),
-        (_, _, Some("sse")) => return Err("the old SSE transport is not spoken here; use its streamable HTTP address".into()),
-        (Some(command), None, _) if !command.is_empty() => {
-            Way::Stdio { command, args: entry.args, env: entry.env }
+        (_, _, Some("sse")) => {
+            return Err("the old SSE transport is not spoken here; use its streamable HTTP address".into());
         }
+        (Some(command), None, _) if !command.is_empty() => Way::Stdio { command, args: entry.args, env: entry.env },
         (None, Some(url), _) if url.starts_with("http://") || url.starts_with("https://") => {
             Way::Http { url, headers: entry.headers }
         }
@@ -104,7 +105,9 @@ fn server(name: &str, entry: Value) -> Result<Option<Server>, String> {
     };
     if let Way::Stdio { command, args, env } = &way {
         let all = std::iter::once(command).chain(args).chain(env.keys()).chain(env.values());
-        if all.into_iter().any(|text| text.contains('\0')) || env.keys().any(|name| name.is_empty() || name.contains('=')) {
+        if all.into_iter().any(|text| text.contains('\0'))
+            || env.keys().any(|name| name.is_empty() || name.contains('='))
+        {
             return Err("a command, its arguments and variables hold no zero bytes, and names of variables no =".into());
         }
     }

@@ -144,8 +144,11 @@ impl Foreign {
         if let Some(living) = slot.living() {
             return Ok(living);
         }
-        if let Some(wait) = slot.now().not_before.and_then(|at| at.checked_duration_since(Instant::now())) {
-            let problem = slot.now().problem.clone();
+        let (not_before, problem) = {
+            let now = slot.now();
+            (now.not_before, now.problem.clone())
+        };
+        if let Some(wait) = not_before.and_then(|at| at.checked_duration_since(Instant::now())) {
             return Err(format!("{problem}; it is tried again in {} s", wait.as_secs() + 1));
         }
         let limit = server.start_timeout;
@@ -158,7 +161,12 @@ impl Foreign {
                 (now.connection, now.started_at) = (Some(connection.clone()), Some(Instant::now()));
                 now.not_before = None;
                 drop(now);
-                tokio::spawn(look_after(Arc::downgrade(self), server.clone(), connection.clone(), Arc::downgrade(&slot)));
+                tokio::spawn(look_after(
+                    Arc::downgrade(self),
+                    server.clone(),
+                    connection.clone(),
+                    Arc::downgrade(&slot),
+                ));
                 Ok(connection)
             }
             Err(why) => {
@@ -189,7 +197,9 @@ async fn look_after(foreign: Weak<Foreign>, server: Arc<Server>, connection: Arc
     let (changed, closed, weak) = (connection.changed.clone(), connection.closed(), Arc::downgrade(&connection));
     drop(connection);
     loop {
-        let Some(rest) = weak.upgrade().map(|connection| idle_kept.saturating_sub(connection.idle_for())) else { return };
+        let Some(rest) = weak.upgrade().map(|connection| idle_kept.saturating_sub(connection.idle_for())) else {
+            return;
+        };
         tokio::select! {
             () = closed.cancelled() => return,
             () = changed.notified() => {

@@ -122,9 +122,11 @@ impl Server {
     /// not shown because they may be secret.
     pub(crate) fn text(&self) -> String {
         let (first, named, what) = match &self.way {
-            Way::Stdio { command, args, env } => {
-                (std::iter::once(command).chain(args).map(|word| quoted(word)).collect::<Vec<_>>().join(" "), env, "env")
-            }
+            Way::Stdio { command, args, env } => (
+                std::iter::once(command).chain(args).map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
+                env,
+                "env",
+            ),
             Way::Http { url, headers } => (url.clone(), headers, "headers"),
         };
         if named.is_empty() {

@@ -54,7 +54,9 @@ impl ForeignTool {
         };
         let connection = match opened {
             Ok(connection) => connection,
-            Err(why) => return ToolResult::failed(format!("the MCP server {name} cannot be used: {}", secrets.redact(&why))),
+            Err(why) => {
+                return ToolResult::failed(format!("the MCP server {name} cannot be used: {}", secrets.redact(&why)));
+            }
         };
         let end = connection.call(&self.own_name, input, server.call_timeout, context, &secrets).await;
         let then = match self.spec.kind {
@@ -65,7 +67,9 @@ impl ForeignTool {
         match end {
             End::Done(result) => result,
             End::Unsent(why) => failed(format!("the call was not sent to the MCP server {name}: {why}")),
-            End::Lost(why) => failed(format!("the MCP server {name} was lost in the middle of this call: {why}. {then}")),
+            End::Lost(why) => {
+                failed(format!("the MCP server {name} was lost in the middle of this call: {why}. {then}"))
+            }
             End::Canceled => failed("stopped; the server was told, and may have done a part of it".into()),
             End::TimedOut => {
                 let limit = server.call_timeout.as_millis();
@@ -123,7 +127,9 @@ impl Tool for Connect {
         };
         match listed {
             Ok(0) => Invoked::done(ToolResult::ok(format!("{} has no tools that can be used", self.source.name()))),
-            Ok(count) => Invoked::done(ToolResult::ok(format!("{count} tools of {} can be called now", self.source.name()))),
+            Ok(count) => {
+                Invoked::done(ToolResult::ok(format!("{count} tools of {} can be called now", self.source.name())))
+            }
             Err(why) => Invoked::failed(format!("{} cannot be used: {why}", self.source.name())),
         }
     }

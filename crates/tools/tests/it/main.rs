@@ -2,8 +2,10 @@
 
 mod apply_patch;
 mod crash;
+mod foreign;
 mod fuzz;
 mod paths;
+mod plugins;
 mod processes;
 mod read_file;
 mod rig;

@@ -12,11 +12,7 @@ use std::{
 };
 
 use serde_json::Value;
-use tenure_core::{
-    message::Part,
-    redact::Secrets,
-    tool::ToolResult,
-};
+use tenure_core::{message::Part, redact::Secrets, tool::ToolResult};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::unix::pipe,
@@ -129,7 +125,14 @@ async fn shown(answer: Answer, context: &CallContext) -> ToolResult {
     let error = (!answer.ok).then(|| crate::output::head_of(text.lines().next().unwrap_or_default(), 256));
     let small = answer.detail.to_string().len() <= OUTPUT_BYTES_MAX;
     let detail = if small { answer.detail } else { Value::Null };
-    ToolResult { ok: answer.ok, parts: vec![Part::text(text)], artifacts: shown.artifacts, error, redacted: vec![], detail }
+    ToolResult {
+        ok: answer.ok,
+        parts: vec![Part::text(text)],
+        artifacts: shown.artifacts,
+        error,
+        redacted: vec![],
+        detail,
+    }
 }
 
 /// A plugin that runs, and what it said.

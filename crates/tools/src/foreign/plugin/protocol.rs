@@ -88,4 +88,13 @@ mod tests {
         let ask = serde_json::to_value(Ask::Call { id: "1", tool: "t", input: &json!({}), workspace: "/w" }).unwrap();
         assert_eq!(ask, json!({"type": "call", "id": "1", "tool": "t", "input": {}, "workspace": "/w"}));
     }
+
+    #[test]
+    fn any_line_is_read_or_refused() {
+        tenure_fuzzkit::target!("plugin").cases(400).run(|line| match Told::parse(line) {
+            Ok(Some(_)) => assert!(serde_json::from_slice::<Value>(line.trim_ascii()).is_ok()),
+            Ok(None) => {}
+            Err(why) => assert!(!why.is_empty()),
+        });
+    }
 }
