@@ -169,10 +169,10 @@ impl Trial {
 
         let talk = self.talk("attended", steps, &json!({ "verify": { "auto_verify": false } }))?;
         let turn = talk.send("go")?;
+        let mut answered = vec![];
         for at in 0..3 {
-            let asked = talk
-                .reader
-                .wait_for(PATIENCE, "approval", |item| item.kind == "approval_requested" && nth(&talk, item, at))?;
+            let is_new = |item: &Item| item.kind == "approval_requested" && !answered.contains(&item.id);
+            let asked = talk.reader.wait_for(PATIENCE, "approval", is_new)?;
             let data = &asked.event()?["data"];
             if at == 0 {
                 let subject = data["subject"].as_str().unwrap_or_default();
@@ -187,6 +187,7 @@ impl Trial {
                 "approve",
                 &json!({ "turn_id": turn, "tool_call_id": data["tool_call_id"], "action": "approve" }),
             )?;
+            answered.push(asked.id);
         }
         talk.settled(&turn, "turn_completed")?;
         let results = results(&talk.end()?)?;
@@ -262,15 +263,11 @@ fn of_kind(seen: &[Item], kind: &str) -> Result<Vec<Value>> {
     seen.iter().filter(|item| item.kind == kind).map(|item| Ok(item.event()?["data"].clone())).collect()
 }
 
+/// In the order in which they were asked for: those that only read run side by side.
 fn results(seen: &[Item]) -> Result<Vec<Value>> {
-    of_kind(seen, "tool_call_completed")
-}
-
-/// Whether this is the request for approval that comes after so many others.
-fn nth(talk: &Talk<'_>, item: &Item, at: usize) -> bool {
-    talk.reader.look(|seen| {
-        seen.iter().filter(|one| one.kind == "approval_requested").nth(at).is_some_and(|one| one.id == item.id)
-    })
+    let mut results = of_kind(seen, "tool_call_completed")?;
+    results.sort_by_key(|result| result["tool_call_id"].as_str().unwrap_or_default().to_owned());
+    Ok(results)
 }
 
 /// One session and who watches it.

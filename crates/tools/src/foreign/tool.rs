@@ -128,7 +128,9 @@ impl Tool for Connect {
         match listed {
             Ok(0) => Invoked::done(ToolResult::ok(format!("{} has no tools that can be used", self.source.name()))),
             Ok(count) => {
-                Invoked::done(ToolResult::ok(format!("{count} tools of {} can be called now", self.source.name())))
+                let tools = if count == 1 { "tool" } else { "tools" };
+                let name = self.source.name();
+                Invoked::done(ToolResult::ok(format!("{count} {tools} of {name} can be called from your next step on")))
             }
             Err(why) => Invoked::failed(format!("{} cannot be used: {why}", self.source.name())),
         }

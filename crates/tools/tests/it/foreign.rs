@@ -322,7 +322,7 @@ async fn what_a_workspace_names_is_started_only_after_a_yes_to_its_exact_text() 
     assert_eq!(connect.subject(&json!({}), None), format!("{FAKE} {mode}"));
 
     let said = world.text("mcp_connect__local", json!({})).await;
-    assert_eq!(said, "15 tools of mcp:local can be called now");
+    assert_eq!(said, "15 tools of mcp:local can be called from your next step on");
     assert_eq!(world.text("mcp__local__echo", json!({"text": "hi"})).await, "hi");
     world.foreign.shutdown().await;
 

@@ -46,7 +46,10 @@ async fn the_python_example_works_after_a_yes_to_its_bytes() {
     world.rig.put("a.txt", "one two two three three three");
     assert_eq!(world.names().await, ["plugin_connect__words"]);
     assert!(world.foreign.tool(&world.rig.workspace, "plugin__words__word_count").await.is_none());
-    assert_eq!(world.text("plugin_connect__words", json!({})).await, "1 tools of plugin:words can be called now");
+    assert_eq!(
+        world.text("plugin_connect__words", json!({})).await,
+        "1 tool of plugin:words can be called from your next step on"
+    );
     assert_eq!(world.names().await, ["plugin__words__word_count"]);
     let tool = world.foreign.tool(&world.rig.workspace, "plugin__words__word_count").await.unwrap();
     assert_eq!(tool.spec().kind, ToolKind::Exec);
