@@ -15,8 +15,8 @@ use tenure_core::{
     session::Settings,
     time::{Moment, Timestamp},
     tool::{
-        Artifact, CallClass, FileChange, Intent, Outcome, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan,
-        VerifySource,
+        Artifact, CallClass, FileChange, Intent, OfferedTool, Outcome, Runner, ToolCall, ToolKind, ToolResult,
+        ToolSpec, VerifyPlan, VerifySource,
     },
 };
 use tenure_store::Store;
@@ -81,9 +81,12 @@ async fn write_decisions(folder: &Path) {
     }
 }
 
-/// All events, in decisions of one to four.
+/// Events that were frozen in decisions of one to four; each that came later is a decision of its own.
+const FROZEN: usize = 39;
+
 fn decisions() -> Vec<Vec<Event>> {
     let mut left = events();
+    let later = left.split_off(FROZEN);
     let mut decisions = Vec::new();
     for length in [1, 2, 3, 4].into_iter().cycle() {
         if left.is_empty() {
@@ -92,6 +95,7 @@ fn decisions() -> Vec<Vec<Event>> {
         let rest = left.split_off(length.min(left.len()));
         decisions.push(std::mem::replace(&mut left, rest));
     }
+    decisions.extend(later.into_iter().map(|event| vec![event]));
     decisions
 }
 
@@ -106,6 +110,7 @@ fn events() -> Vec<Event> {
         of_children(moment),
         of_repairs(moment),
         of_compactions(),
+        of_offers(),
     ];
     let actors = [Actor::user("http"), Actor::AGENT, Actor::POLICY, Actor::SYSTEM];
     let numbered = bodies.concat().into_iter().zip(1..).map(|(body, seq)| Event {
@@ -345,4 +350,14 @@ fn of_compactions() -> Vec<Body> {
         retry_at: None,
     };
     vec![started.into(), compacted.into(), not_compacted.into()]
+}
+
+fn of_offers() -> Vec<Body> {
+    let spec = ToolSpec {
+        name: "mcp__docs__look".into(),
+        description: "Looks.".into(),
+        input_schema: serde_json::json!({"type": "object"}),
+        kind: ToolKind::Network,
+    };
+    vec![ToolsOffered { tools: vec![OfferedTool { source: "mcp:docs".into(), spec }] }.into()]
 }
