@@ -23,7 +23,7 @@ use rmcp::{
     },
     service::{ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions, RunningService, ServiceError},
     transport::{
-        StreamableHttpClientTransport, async_rw::AsyncRwTransport,
+        StreamableHttpClientTransport, async_rw::AsyncRwTransport, common::client_side_sse::ExponentialBackoff,
         streamable_http_client::StreamableHttpClientTransportConfig,
     },
 };
@@ -45,6 +45,9 @@ use crate::{
 
 /// How long a server gets to be told that a call is canceled.
 const CANCEL_LIMIT: Duration = Duration::from_secs(1);
+/// How often an answer that was cut off is looked for again, and after which wait; it doubles.
+const RECONNECTS_MAX: usize = 4;
+const RECONNECT_FIRST: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a call came to its end.
@@ -187,6 +190,10 @@ impl Connection {
     ) -> End {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let end = self.call_within(tool, input, limit, context, secrets).await;
+        if matches!(end, End::Lost(_) | End::Unsent(_)) {
+            // A server that was started again knows nothing of this connection; the next call makes another.
+            self.closed.cancel();
+        }
         *self.used_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.calls.fetch_sub(1, Ordering::Relaxed);
         end
@@ -284,7 +291,11 @@ fn with_complaints(why: String, life: &Life) -> String {
 fn told(error: &ServiceError) -> String {
     match error {
         ServiceError::TransportClosed => "the connection was cut".into(),
-        other => other.to_string(),
+        // Its own words name types of this program first.
+        other => {
+            let text = other.to_string();
+            text.rsplit_once("] error: ").map_or(text.clone(), |(_, why)| why.to_owned())
+        }
     }
 }
 
@@ -322,5 +333,8 @@ fn http_config(url: String, headers: &BTreeMap<String, String>) -> Result<Stream
     let mut config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(custom);
     // Whether a call that met a lost session took effect is not known, so it is not sent again.
     config.reinit_on_expired_session = false;
+    let mut patience = ExponentialBackoff::default();
+    (patience.max_times, patience.base_duration) = (Some(RECONNECTS_MAX), RECONNECT_FIRST);
+    config.retry_config = Arc::new(patience);
     Ok(config)
 }
