@@ -8,9 +8,11 @@ mod fanout;
 mod idle;
 mod memory;
 mod options;
+mod outline;
 mod provider;
 mod raw;
 mod report;
+mod search;
 mod sessions;
 mod stand;
 mod start;
@@ -89,6 +91,7 @@ const MEASURES: [Measure; options::SECTIONS.len()] = [
     turn::measure,
     turn::measure_late,
     tools::measure,
+    search::measure,
     deltas::measure,
     provider::measure,
     idle::measure,
@@ -98,6 +101,7 @@ const MEASURES: [Measure; options::SECTIONS.len()] = [
     appends::measure,
     biglog::measure,
     fanout::measure,
+    outline::measure,
 ];
 
 /// Measures; everything is built and lies beside this program.

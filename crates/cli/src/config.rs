@@ -13,9 +13,14 @@ use std::{
 
 use serde::Deserialize;
 use serde_json::Value;
-use tenure_core::{policy::Resume, redact::SECRET_BYTES_MIN};
+use tenure_core::{
+    bundle::{BUNDLE_TOKENS_MAX, BundlePlan},
+    policy::Resume,
+    redact::SECRET_BYTES_MIN,
+};
 use tenure_engine::EngineConfig;
 use tenure_models::catalog::{CatalogConfig, ModelConfig, ProviderConfig};
+use tenure_tools::{BadNetwork, PrivateAddresses};
 
 use crate::{
     address, data,
@@ -42,6 +47,12 @@ defaults, the others are examples:
     bytes_max = 4194304        # then it begins anew
     keep = 3                   # old ones: daemon.log.1 and so on
 
+    [context]                  # what a first turn is told of its workspace
+    git = true                 # branch, head, changed files
+    map_tokens = 2000          # the most important symbols; 0 for none
+    chunk_tokens = 4000        # pieces of files that fit the task
+    wait_ms = 2000             # what takes longer is left out
+
     [recovery]                 # of a turn that a crash cut
     resume = "safe"            # or "ask", "always"
 
@@ -58,6 +69,9 @@ defaults, the others are examples:
 
     #[aliases]                 # names of your own for models
     #small = "box/some-model"
+
+    [tools]
+    fetch_private = false      # true, or ["127.0.0.1", "10.0.0.0/8"]
 
     #[mcp_servers.docs]        # tools of an MCP server: mcp__docs__...
     #command = "npx"           # or url = "https://..." with headers
@@ -131,7 +145,9 @@ pub struct Config {
     /// an MCP server whose tools every session is offered, named `mcp__NAME__tool`; see [plugins.md](plugins.md)
     pub mcp_servers: BTreeMap<String, McpServer>,
     pub log: Log,
+    pub context: Context,
     pub recovery: Recovery,
+    pub tools: Tools,
     pub remote: Remote,
     pub tls: Tls,
     pub limits: Limits,
@@ -159,10 +175,82 @@ pub struct Log {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+pub struct Context {
+    /// whether a session's first turn is told the workspace's branch, head and changed files
+    pub git: Option<bool>,
+    /// tokens of the map of the sources that it is told; 0 for none. A session sets its own with `preferences.context`
+    pub map_tokens: Option<usize>,
+    /// tokens of the pieces of files that fit its task; 0 for none
+    pub chunk_tokens: Option<usize>,
+    /// how long gathering them may take; what is not ready by then is left out, and said so
+    pub wait_ms: Option<u64>,
+}
+
+impl Context {
+    /// Puts what the file says over the defaults.
+    pub fn lay_over(&self, plan: &mut BundlePlan) {
+        plan.git = self.git.unwrap_or(plan.git);
+        plan.map_tokens = self.map_tokens.unwrap_or(plan.map_tokens).min(BUNDLE_TOKENS_MAX);
+        plan.chunk_tokens = self.chunk_tokens.unwrap_or(plan.chunk_tokens).min(BUNDLE_TOKENS_MAX);
+        plan.wait_ms = self.wait_ms.unwrap_or(plan.wait_ms).min(BUNDLE_WAIT_MS_MAX);
+    }
+}
+
+/// A turn does not wait longer for what it can also ask for.
+const BUNDLE_WAIT_MS_MAX: u64 = 60_000;
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
 pub struct Recovery {
     /// what becomes of a turn that a crash cut, for new sessions: `"ask"` it waits for `tenure session resume`; `"safe"` it goes on unless a call's outcome is unknown; `"always"` it goes on
     #[cfg_attr(test, schemars(with = "String"))]
     pub resume: Option<Resume>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct Tools {
+    /// whether `fetch_url` may speak to addresses that are not public (this machine, private networks): `true` for all of them, or a list of addresses and networks such as `["127.0.0.1", "10.0.0.0/8"]`
+    #[cfg_attr(test, schemars(with = "bool"))]
+    pub fetch_private: FetchPrivate,
+}
+
+/// What `fetch_url` may reach that is not public.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "FetchPrivateForm")]
+pub struct FetchPrivate(pub PrivateAddresses);
+
+impl FetchPrivate {
+    pub fn shown(&self) -> Value {
+        match &self.0 {
+            PrivateAddresses::Refused => false.into(),
+            PrivateAddresses::Allowed => true.into(),
+            PrivateAddresses::Only(networks) => networks.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected true, false or a list of addresses and networks")]
+enum FetchPrivateForm {
+    All(bool),
+    Only(Vec<String>),
+}
+
+impl TryFrom<FetchPrivateForm> for FetchPrivate {
+    type Error = BadNetwork;
+
+    fn try_from(form: FetchPrivateForm) -> Result<Self, BadNetwork> {
+        Ok(Self(match form {
+            FetchPrivateForm::All(false) => PrivateAddresses::Refused,
+            FetchPrivateForm::All(true) => PrivateAddresses::Allowed,
+            FetchPrivateForm::Only(networks) => {
+                PrivateAddresses::Only(networks.iter().map(|network| network.parse()).collect::<Result<_, _>>()?)
+            }
+        }))
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

@@ -39,6 +39,9 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == tenure_tools::SUPERVISE_ARG) {
         return tenure_tools::supervise();
     }
+    if std::env::args_os().nth(1).is_some_and(|first| first == tenure_tools::DRAW_ARG) {
+        return tenure_tools::draw();
+    }
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return exit::misused(error),

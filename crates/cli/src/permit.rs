@@ -1,7 +1,7 @@
 //! What an agent may do, said up front.
 
 use clap::ValueEnum;
-use tenure_wire::{ApprovalPolicy, ToolKind, Verdict};
+use tenure_wire::{ApprovalPolicy, PatchReview, ToolKind, Verdict};
 
 use crate::exit::Problem;
 
@@ -16,6 +16,26 @@ pub enum Permit {
     Writes,
     /// Everything, commands and network too
     All,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Review {
+    /// Nobody
+    Off,
+    /// You: each change is shown as a diff and waits for a yes
+    Request,
+    /// The model itself, in a step of its own: it approves the change or sends it back with a reason
+    Auto,
+}
+
+impl Review {
+    pub fn policy(self) -> PatchReview {
+        match self {
+            Review::Off => PatchReview::Off,
+            Review::Request => PatchReview::Request,
+            Review::Auto => PatchReview::Auto,
+        }
+    }
 }
 
 /// Who answers approvals.

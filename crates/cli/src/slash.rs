@@ -17,12 +17,13 @@ pub enum Slash {
     Deny(Option<String>),
     Cancel,
     Compact,
+    Undo,
     Resume,
     Retry,
 }
 
 /// Name, what follows it, what it does.
-const ALL: [(&str, &str, &str); 14] = [
+const ALL: [(&str, &str, &str); 15] = [
     ("/help", "", "this list"),
     ("/show", "", "what this session is and what it waits for"),
     ("/sessions", "", "the newest sessions"),
@@ -34,6 +35,7 @@ const ALL: [(&str, &str, &str); 14] = [
     ("/deny", "WHY", "say no to it; why is told to the agent, and may be left out"),
     ("/cancel", "", "cancel the open turn"),
     ("/compact", "", "summarize the older part of the conversation for the model"),
+    ("/undo", "", "take back what the last turn did to files"),
     ("/resume", "", "let an interrupted turn go on"),
     ("/retry", "", "run the last turn again, which failed or was canceled"),
     ("/exit", "", "leave; so does Ctrl-D"),
@@ -82,6 +84,7 @@ pub fn parse(line: &str) -> Option<Result<Slash, String>> {
         "deny" => Ok(Slash::Deny((!rest.is_empty()).then(|| rest.to_owned()))),
         "cancel" => alone(Slash::Cancel),
         "compact" => alone(Slash::Compact),
+        "undo" => alone(Slash::Undo),
         "resume" => alone(Slash::Resume),
         "retry" => alone(Slash::Retry),
         "model" => Ok(Slash::Model((!rest.is_empty()).then(|| rest.to_owned()))),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tenure_client::Client;
-use tenure_wire::{ApprovalPolicy, Budgets, CreateSession, MessageAccepted, Part, Policy, SendMessage};
+use tenure_wire::{ApprovalPolicy, Budgets, CreateSession, MessageAccepted, Part, PatchReview, Policy, SendMessage};
 use tokio::signal::unix::Signal;
 
 use crate::{
@@ -30,6 +30,8 @@ pub struct NewTalk<'a> {
     pub output_schema: Option<serde_json::Map<String, serde_json::Value>>,
     /// What its turns may use, where that is not left to the daemon.
     pub budgets: Option<Budgets>,
+    /// Who looks at changes before they are made.
+    pub review: Option<PatchReview>,
 }
 
 /// Whether a message got there.
@@ -73,7 +75,7 @@ pub async fn begin(client: &Client, way: &Way, new: &NewTalk<'_>, text: &str) ->
         output_schema: new.output_schema.clone(),
         budgets: new.budgets.clone(),
         title: Some(title_of(text)),
-        policy: Some(Policy { approval: new.approval.clone(), ..Policy::default() }),
+        policy: Some(Policy { approval: new.approval.clone(), patch_review: new.review, ..Policy::default() }),
         ..CreateSession::default()
     };
     let keyed = client.with_key(data::random_hex()?);

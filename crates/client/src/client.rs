@@ -215,6 +215,11 @@ impl Client {
         self.post(&of(session, "/compact"), &wire::EmptyCommand::default()).await
     }
 
+    /// Takes back what a turn did to files: the named one, or the last that can be.
+    pub async fn undo(&self, session: &str, undo: &wire::Undo) -> Result<wire::Undoing, Error> {
+        self.post(&of(session, "/undo"), undo).await
+    }
+
     /// The models that sessions can have, of one provider or of all.
     pub async fn models(&self, provider: Option<&str>) -> Result<wire::ModelList, Error> {
         let request = self.request(Method::GET, "/v1/models");

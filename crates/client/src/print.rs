@@ -258,6 +258,9 @@ fn told(event: &Event) -> Option<(Tone, String)> {
         "approval_granted" => (Tone::Good, format!("  {name}: approved ({}){}", text(data, "scope"), reason(data))),
         "approval_denied" => (Tone::Bad, format!("  {name}: denied{}", reason(data))),
         "approval_expired" => (Tone::Bad, format!("  {name}: nobody answered in time")),
+        "review_started" => (Tone::Faint, format!("  {name}: a model looks at the change…")),
+        "review_completed" => reviewed(data),
+        "review_failed" => (Tone::Bad, not_reviewed(data)),
         "model_attempt_failed" => (Tone::Bad, attempt_failed(event)),
         "turn_interrupted" => (Tone::Bad, interrupted(data)),
         "turn_resumed" => (Tone::Good, "The turn goes on.".into()),
@@ -270,12 +273,27 @@ fn told(event: &Event) -> Option<(Tone, String)> {
         "compaction_started" => (Tone::Faint, compaction_started(data)),
         "context_compacted" => (Tone::Faint, compacted(data)),
         "compaction_failed" => (Tone::Bad, not_compacted(data)),
+        "undo_requested" => (Tone::Faint, format!("Taking back the changes of {}…", text(data, "turn_id"))),
+        "workspace_restored" => undone(data),
         "event_lost" => (Tone::Bad, format!("This event was lost to damage: {}", text(data, "reason"))),
         "log_damaged" => (Tone::Bad, unreadable(data)),
         "stream_reset" => (Tone::Faint, "Streamed fragments are gone; whole texts follow.".into()),
         "turn_completed" => return verification(data),
         _ => return None,
     })
+}
+
+fn reviewed(data: &Value) -> (Tone, String) {
+    let (name, why) = (text(data, "name"), text(data, "reason"));
+    match text(data, "verdict") {
+        "approve" => (Tone::Good, format!("  {name}: the review approves it: {why}")),
+        _ => (Tone::Bad, format!("  {name}: the review sends it back: {why}")),
+    }
+}
+
+fn not_reviewed(data: &Value) -> String {
+    let again = if data["retry_at"].is_null() { "" } else { "; it is tried again" };
+    format!("The change could not be reviewed: {}{again}", text(&data["reason"], "message"))
 }
 
 fn compaction_started(data: &Value) -> String {
@@ -300,6 +318,27 @@ fn not_compacted(data: &Value) -> String {
     format!("The conversation could not be summarized: {}{again}", text(&data["reason"], "message"))
 }
 
+/// In one line; `session undo` names every file.
+fn undone(data: &Value) -> (Tone, String) {
+    let count = |field: &str| data[field].as_array().map_or(0, Vec::len);
+    let files = |count: usize| format!("{count} file{}", if count == 1 { "" } else { "s" });
+    let first = &data["refused"][0];
+    match text(data, "outcome") {
+        "restored" => {
+            let commands = match count("not_undone") {
+                0 => String::new(),
+                others => format!("; {} that changed meanwhile were left", files(others)),
+            };
+            (Tone::Good, format!("Taken back: {} as before the turn{commands}", files(count("restored"))))
+        }
+        "refused" => {
+            let told = format!("{}: {}", text(first, "path"), text(first, "why"));
+            (Tone::Bad, format!("Nothing was taken back. {} in the way; {told}", files(count("refused"))))
+        }
+        _ => (Tone::Bad, format!("Whether it was taken back is unknown for {}; look at them", files(count("refused")))),
+    }
+}
+
 fn unreadable(data: &Value) -> String {
     format!(
         "The log is damaged; from event {} on it cannot be read: {}",
@@ -317,6 +356,7 @@ fn background(event: &Event) -> String {
         "session_forked" => forked(data),
         "session_expired" => format!("nothing happened for {}", span(number(data, "idle_ms"))),
         "attachment_added" => text(data, "ref").to_owned(),
+        "checkpoint_created" => format!("{} files can be taken back", data["files"].as_array().map_or(0, Vec::len)),
         "message_delivered" => format!("{} in step {}", text(data, "message_id"), number(data, "step")),
         "message_added" => format!("{}: {}", text(data, "role"), text(&data["parts"][0], "text")),
         "turn_started" => text(data, "model").to_owned(),
@@ -379,8 +419,7 @@ pub fn subject(data: &Value) -> String {
         return commands.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" && ");
     }
     if let Some(patch) = input["patch"].as_str() {
-        let files = patch.lines().filter_map(|line| line.strip_prefix("+++ "));
-        return files.map(|file| file.strip_prefix("b/").unwrap_or(file)).collect::<Vec<_>>().join(", ");
+        return patch.lines().filter_map(patched).collect::<Vec<_>>().join(", ");
     }
     for field in ["command", "path", "url"] {
         if let Some(found) = input[field].as_str() {
@@ -389,6 +428,13 @@ pub fn subject(data: &Value) -> String {
     }
     let subject = text(data, "subject");
     if subject.is_empty() { input.to_string() } else { subject.to_owned() }
+}
+
+/// The file that a line of a patch names, in either format.
+fn patched(line: &str) -> Option<&str> {
+    let diffed = line.strip_prefix("+++ ").map(|file| file.strip_prefix("b/").unwrap_or(file));
+    let headers = ["*** Add File: ", "*** Update File: ", "*** Delete File: "];
+    diffed.or_else(|| headers.iter().find_map(|header| line.strip_prefix(header)))
 }
 
 fn model_line(data: &Value) -> String {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     budget::Budgets,
-    event::{Actor, ContextCompacted, ContextSeeded, ToolsOffered},
+    event::{Actor, ContextCompacted, ContextSeeded, RefusedFile, ToolsOffered},
     ids::{CallId, MessageId, TurnId},
     message::{Attachment, Delivery, Part, Role},
     model::{Fault, MicroUsd, StopReason, Thinking, Usage},
@@ -55,6 +55,10 @@ pub enum Command {
     },
     /// Summarizes the older part of the context.
     Compact,
+    /// Takes back what a settled turn did to files: the named one, or the last that can be.
+    Undo {
+        turn_id: Option<TurnId>,
+    },
     End {
         reason: Option<String>,
     },
@@ -91,6 +95,7 @@ impl Command {
             Command::Update(_) => "update",
             Command::Attach { .. } => "attachments",
             Command::Compact => "compact",
+            Command::Undo { .. } => "undo",
             Command::End { .. } => "end",
         }
     }
@@ -160,6 +165,11 @@ pub enum Answer {
     Compacting {
         seq: u64,
     },
+    /// It is under way; `workspace_restored` follows.
+    Undoing {
+        turn_id: TurnId,
+        seq: u64,
+    },
     Ended {
         status: String,
     },
@@ -176,6 +186,15 @@ pub struct ModelOutput {
     pub cost: Option<MicroUsd>,
     /// What the request was guessed to have, to learn from; 0 where nobody guessed.
     pub guessed_tokens: u64,
+}
+
+/// A model's whole answer on a change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Review {
+    pub verdict: Verdict,
+    pub reason: String,
+    pub usage: Usage,
+    pub cost: Option<MicroUsd>,
 }
 
 /// What a reply had shown and used up when it was cut.
@@ -237,6 +256,22 @@ pub enum Input {
         turn: TurnId,
         call: CallId,
         intent: Result<Intent, String>,
+        /// What it would change, where that is to be reviewed.
+        diff: Option<String>,
+    },
+    /// What a model says of a change.
+    Reviewed {
+        turn: TurnId,
+        call: CallId,
+        attempt: u32,
+        review: Review,
+    },
+    ReviewFailed {
+        turn: TurnId,
+        call: CallId,
+        attempt: u32,
+        fault: Fault,
+        partial: Partial,
     },
     ToolDone {
         turn: TurnId,
@@ -264,9 +299,21 @@ pub enum Input {
         /// The model call that was stopped with it, or the summary that the turn waited for.
         cut: Option<Partial>,
     },
+    /// Whether a turn's files can be put back, and how; the undo is named by its first event.
+    RestorePrepared {
+        undo: u64,
+        prepared: Result<PreparedRestore, Vec<RefusedFile>>,
+    },
+    /// All files were put back, or none.
+    RestoreDone {
+        undo: u64,
+        done: Result<(), FailedRestore>,
+    },
     /// The session was loaded after a crash or stop; open calls were looked at.
     Recover {
         classes: Vec<(CallId, CallClass)>,
+        /// What became of putting files back, where that had begun.
+        restore: Option<CallClass>,
         partial: Partial,
         /// When the open turn last showed something.
         seen: Option<Timestamp>,
@@ -275,6 +322,24 @@ pub enum Input {
     Expire {
         idle_ms: u64,
     },
+}
+
+/// What putting a turn's files back would do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PreparedRestore {
+    pub intent: Intent,
+    /// Files that changed while the turn ran and are not the turn's.
+    pub not_undone: Vec<String>,
+    pub more_not_undone: bool,
+}
+
+/// Why files were not put back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FailedRestore {
+    /// Nothing was changed.
+    Nothing(Vec<RefusedFile>),
+    /// Some were, and those could not be changed again.
+    InPart(Vec<RefusedFile>),
 }
 
 /// Why a command was refused: the asker's fault, with a stable code.

@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    event::{Body, CallOrigin, ContextCompacted, ContextSeeded, Event},
+    event::{Body, Bundle, CallOrigin, ContextCompacted, ContextSeeded, Event, RestoreOutcome, WorkspaceRestored},
     ids::{CallId, MessageId, SessionId, TurnId},
     message::{MessageRef, Part, Role, joined_text},
     model::Thinking,
@@ -58,6 +58,8 @@ pub enum Purpose {
     Step,
     /// A summary of what the context is to lose.
     Summary,
+    /// Whether a change is good.
+    Review,
 }
 
 /// The conversation so far, extended event by event.
@@ -132,7 +134,10 @@ impl Transcript {
                 self.deliver(MessageRef { id: delivered.message_id, seq: event.seq }, event.seq);
             }
             Body::ContextCompacted(compacted) => self.compact(compacted, event.seq),
-            Body::ContextSeeded(seeded) => self.seeded = seed_text(seeded),
+            Body::ContextSeeded(seeded) => {
+                self.seeded = seed_text(seeded);
+                self.take_bundle(seeded, event.seq);
+            }
             Body::ModelOutputCompleted(output) => {
                 for call in &output.tool_calls {
                     if let Some(provider_id) = &call.provider_id {
@@ -167,6 +172,12 @@ impl Transcript {
                 parts.extend(done.result.parts.iter().cloned());
                 self.add(ChatMessage::User { parts }, Voice::Note, event.seq, done.result.redacted.clone());
             }
+            // The model would otherwise go on as if its changes were there.
+            Body::WorkspaceRestored(restored) => {
+                if let Some(text) = restored_text(restored) {
+                    self.add(ChatMessage::User { parts: vec![Part::text(text)] }, Voice::Note, event.seq, vec![]);
+                }
+            }
             Body::SessionCreated(_)
             | Body::SessionUpdated(_)
             | Body::SessionForked(_)
@@ -193,11 +204,17 @@ impl Transcript {
             | Body::ApprovalGranted(_)
             | Body::ApprovalDenied(_)
             | Body::ApprovalExpired(_)
+            | Body::ReviewStarted(_)
+            | Body::ReviewCompleted(_)
+            | Body::ReviewFailed(_)
             | Body::BudgetReached(_)
             | Body::BudgetRaised(_)
             | Body::ChildStarted(_)
             | Body::ChildWaiting(_)
             | Body::ChildSettled(_)
+            | Body::CheckpointCreated(_)
+            | Body::UndoRequested(_)
+            | Body::RestoreStarted(_)
             | Body::EventLost(_) => {}
         }
     }
@@ -215,6 +232,27 @@ impl Transcript {
                 self.add(ChatMessage::User { parts: vec![] }, Voice::Person, seq, vec![]);
             }
         }
+    }
+
+    /// A seed from before what the context still holds: what it gathered for its turn is gone with that turn's messages.
+    pub fn push_old_seed(&mut self, event: &Event) {
+        if let Body::ContextSeeded(seeded) = &event.body {
+            self.seeded = seed_text(seeded);
+        }
+    }
+
+    /// What was gathered for a turn stands before its messages and counts as one of them: what was sent before stays as
+    /// it was, and the last word is the person's.
+    fn take_bundle(&mut self, seeded: &ContextSeeded, body_seq: u64) {
+        let Some(bundle) = &seeded.bundle else { return };
+        let last = self.entries.last().filter(|last| last.voice == Voice::Person).map(|last| last.seq);
+        let of_turn = |entry: &Entry| Some(entry.seq) == last;
+        let at = self.entries.iter().rposition(|entry| !of_turn(entry)).map_or(0, |before| before + 1);
+        let message = Arc::new(ChatMessage::User { parts: vec![Part::text(bundle_text(bundle))] });
+        let seq = last.unwrap_or(body_seq);
+        let entry = Entry { message, voice: Voice::Note, seq, body_seq, secrets: vec![] };
+        self.entries.insert(at, entry);
+        self.missing.iter_mut().filter(|(index, _)| *index >= at).for_each(|(index, _)| *index += 1);
     }
 
     /// Where the bodies stand that are not here; each is to be handed to `supply`.
@@ -283,6 +321,18 @@ impl Transcript {
         prompt.into_iter().chain(self.seeded.clone()).collect()
     }
 
+    /// What people said last, in their words: what a new turn is about.
+    pub fn task(&self) -> String {
+        let of_person = |entry: &&Entry| entry.voice == Voice::Person;
+        let said = self.entries.iter().rev().take_while(of_person).filter_map(|entry| match &*entry.message {
+            ChatMessage::User { parts } => Some(joined_text(parts)),
+            ChatMessage::System { .. } | ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => None,
+        });
+        let mut said: Vec<String> = said.collect();
+        said.reverse();
+        said.join("\n")
+    }
+
     /// Secrets that the model may name, so that a tool gets their values.
     pub fn shown_secrets(&self) -> BTreeSet<String> {
         self.entries.iter().flat_map(|entry| entry.secrets.iter().cloned()).collect()
@@ -306,6 +356,35 @@ fn summary_text(compacted: &ContextCompacted) -> String {
     text + &compacted.summary
 }
 
+/// How many files the model is told of by name.
+const RESTORED_SHOWN_MAX: usize = 50;
+
+/// How the model is told that its changes are gone. Where nothing was changed there is nothing to tell.
+fn restored_text(restored: &WorkspaceRestored) -> Option<String> {
+    let (mut text, paths): (String, Vec<&str>) = match restored.outcome {
+        RestoreOutcome::Refused => return None,
+        RestoreOutcome::Restored => (
+            "The user took back the changes of an earlier turn. These files are again as they were before it:\n".into(),
+            restored.restored.iter().map(String::as_str).collect(),
+        ),
+        RestoreOutcome::Unknown => (
+            "The user wanted the changes of an earlier turn taken back, and that was cut. Look at these files before \
+             you rely on them:\n"
+                .into(),
+            restored.refused.iter().map(|file| file.path.as_str()).collect(),
+        ),
+    };
+    for path in paths.iter().take(RESTORED_SHOWN_MAX) {
+        text.push_str(&format!("- {path}\n"));
+    }
+    match paths.len().saturating_sub(RESTORED_SHOWN_MAX) {
+        0 => {}
+        more => text.push_str(&format!("and {more} more.\n")),
+    }
+    text.push_str("Do not make the same changes again unless you are asked to.");
+    Some(text)
+}
+
 fn seed_text(seeded: &ContextSeeded) -> Option<Arc<str>> {
     if seeded.files.is_empty() {
         return None;
@@ -315,4 +394,23 @@ fn seed_text(seeded: &ContextSeeded) -> Option<Arc<str>> {
         text.push_str(&format!("\n--- {} ---\n{}\n", file.path, file.text));
     }
     Some(text.into())
+}
+
+/// How the model is told what was gathered for its task.
+fn bundle_text(bundle: &Bundle) -> String {
+    let mut text = String::from("The workspace in brief, as it was when this turn began. It may have changed since.\n");
+    if let Some(git) = &bundle.git {
+        text.push_str(&format!("\n--- git ---\n{}\n", git.trim_end()));
+    }
+    if let Some(map) = &bundle.map {
+        text.push_str(&format!("\n--- the most important symbols, by file and line ---\n{}\n", map.trim_end()));
+    }
+    for chunk in &bundle.chunks {
+        let (first, last) = (chunk.first_line, chunk.last_line);
+        text.push_str(&format!("\n--- {}, lines {first} to {last} ---\n{}\n", chunk.path, chunk.text.trim_end()));
+    }
+    for left_out in &bundle.left_out {
+        text.push_str(&format!("\n[{left_out}]\n"));
+    }
+    text
 }

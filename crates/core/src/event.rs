@@ -5,14 +5,17 @@ use serde_json::value::RawValue;
 
 use crate::{
     budget::{Breach, Budgets, Spent},
-    command::{KeyUse, digest_of},
+    command::{KeyUse, Verdict, digest_of},
     ids::{CallId, MessageId, SessionId, TurnId},
     message::{Attachment, Delivery, MessageRef, Part, Role},
     model::{Fault, MicroUsd, StopReason, Thinking, Usage, is_zero},
     policy::{Policy, Scope},
     session::Settings,
     time::Timestamp,
-    tool::{CallClass, Intent, OfferedTool, Outcome, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan},
+    tool::{
+        CallClass, FileChange, Intent, OfferedTool, Outcome, Proposed, Runner, ToolCall, ToolKind, ToolResult,
+        VerifyPlan,
+    },
 };
 
 /// Who caused an event.
@@ -122,6 +125,8 @@ impl Body {
             Body::AttachmentAdded(added) => (Some(&added.attachment), &[][..], &[][..]),
             Body::ToolCallCompleted(done) => (None, &done.result.artifacts[..], &[][..]),
             Body::ToolCallStarted(started) => (None, &[][..], &started.intent.files[..]),
+            Body::CheckpointCreated(checkpoint) => (None, &[][..], &checkpoint.files[..]),
+            Body::RestoreStarted(started) => (None, &[][..], &started.intent.files[..]),
             _ => (None, &[][..], &[][..]),
         };
         let attachment = attachment.into_iter().map(|attachment| NamedBlob {
@@ -220,12 +225,19 @@ bodies! {
     ApprovalGranted "approval_granted",
     ApprovalDenied "approval_denied",
     ApprovalExpired "approval_expired",
+    ReviewStarted "review_started",
+    ReviewCompleted "review_completed",
+    ReviewFailed "review_failed",
     BudgetReached "budget_reached",
     BudgetRaised "budget_raised",
     ChildStarted "child_started",
     ChildWaiting "child_waiting",
     ChildSettled "child_settled",
     EventLost "event_lost",
+    CheckpointCreated "checkpoint_created",
+    UndoRequested "undo_requested",
+    RestoreStarted "restore_started",
+    WorkspaceRestored "workspace_restored",
 }
 
 macro_rules! data {
@@ -329,12 +341,27 @@ data! {
         source: SeedSource,
         files: Vec<SeedFile>,
         #[serde(default, skip_serializing_if = "Option::is_none")] verify: Option<VerifyPlan>,
+        /// What was gathered for the turn that is open: once for each workspace, and shown before that turn's messages.
+        #[serde(default, skip_serializing_if = "Option::is_none")] bundle: Option<Bundle>,
     }
     /// One file, cut where it is too long.
     SeedFile { path: String, text: String, #[serde(default, skip_serializing_if = "std::ops::Not::not")] truncated: bool, }
 
     /// From now on the model is offered these tools beside those that are built in. All of them each time.
     ToolsOffered { tools: Vec<OfferedTool>, }
+    /// A workspace in brief, as it was when its first turn began.
+    #[derive(Default)] Bundle {
+        /// Branch, head and what is changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")] git: Option<String>,
+        /// The most important symbols of the sources.
+        #[serde(default, skip_serializing_if = "Option::is_none")] map: Option<String>,
+        /// Pieces of files that fit the task, the best first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] chunks: Vec<SeedChunk>,
+        /// What is missing of it, and why.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] left_out: Vec<String>,
+    }
+    /// Lines of a file, counted from 1, both ends included.
+    SeedChunk { path: String, first_line: u32, last_line: u32, text: String, }
 
     /// The older part of the context is being summarized. Told again where a turn comes to wait for one under way.
     CompactionStarted {
@@ -430,6 +457,8 @@ data! {
         #[serde(default, skip_serializing_if = "String::is_empty")] subject: String,
         origin: CallOrigin,
         #[serde(default, skip_serializing_if = "Option::is_none")] expires_at: Option<Timestamp>,
+        /// What it would change, where changes are reviewed.
+        #[serde(default, skip_serializing_if = "Option::is_none")] proposed: Option<Proposed>,
     }
     /// A call may run.
     ApprovalGranted {
@@ -447,6 +476,30 @@ data! {
     }
     /// Nobody answered in time, which counts as a no.
     ApprovalExpired { tool_call_id: CallId, name: String, }
+    /// A model is asked whether a change is good.
+    ReviewStarted { tool_call_id: CallId, name: String, model: String, proposed: Proposed, }
+    /// It approves the change, or sends it back with a reason.
+    ReviewCompleted {
+        tool_call_id: CallId,
+        name: String,
+        verdict: Verdict,
+        reason: String,
+        model: String,
+        usage: Usage,
+        cost_micro_usd: Option<MicroUsd>,
+    }
+    /// An attempt at a review that did not come to its end. Where no other follows, a person is asked.
+    ReviewFailed {
+        tool_call_id: CallId,
+        name: String,
+        attempt: u32,
+        reason: Fault,
+        usage: Usage,
+        cost_micro_usd: Option<MicroUsd>,
+        /// Whether some of a reply had come and was not counted: that costs something, and nobody knows what.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] begun: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")] retry_at: Option<Timestamp>,
+    }
 
     /// The turn met a limit and waits for a higher one.
     BudgetReached { reached: Breach, }
@@ -462,10 +515,67 @@ data! {
 
     /// Stands where an event was that damage to the log took, so that all others keep their numbers.
     EventLost { reason: String, }
+
+    /// What the turn's write calls did to files, taken together: enough to take it back. The turn's end follows.
+    CheckpointCreated {
+        /// The folder that the paths are relative to.
+        workspace_path: String,
+        started_at: Timestamp,
+        /// Each file as it was at the turn's first touch, and as the turn left it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] files: Vec<FileChange>,
+        /// Folders that the turn made for them, the outer ones first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] folders: Vec<String>,
+        /// Write calls of which nobody can tell what they did; their files are not among `files` for that.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] unknown: Vec<UnknownWrite>,
+        /// Commands ran too; what those did to files is not known here.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] commands: bool,
+        /// There were more files than are kept, so the turn cannot be taken back.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] incomplete: bool,
+        /// Secrets that stand in the paths as marks, by name.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] secrets: Vec<String>,
+    }
+    /// Somebody wants what this turn did to files taken back; `workspace_restored` follows.
+    UndoRequested { turn_id: TurnId, checkpoint_seq: u64, }
+    /// Every file is what the turn left, and what it is now is kept: they are about to be put back.
+    RestoreStarted {
+        turn_id: TurnId,
+        intent: Intent,
+        /// Files that changed while the turn ran and that are not among the turn's: commands changed them, or people.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] not_undone: Vec<String>,
+        /// There are more of them, or the workspace was too large to look at all of it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] more_not_undone: bool,
+    }
+    /// What became of taking a turn's changes back: all of them were, or none.
+    WorkspaceRestored {
+        turn_id: TurnId,
+        outcome: RestoreOutcome,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] restored: Vec<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] refused: Vec<RefusedFile>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] not_undone: Vec<String>,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")] more_not_undone: bool,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] unknown: Vec<UnknownWrite>,
+    }
+    /// A write call that may have changed these files.
+    #[derive(Eq)] UnknownWrite { tool_call_id: CallId, name: String, paths: Vec<String>, }
+    /// A file that is not what the turn left, or cannot be put back.
+    #[derive(Eq)] RefusedFile { path: String, why: String, }
+}
+
+/// How taking back a turn's changes ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum RestoreOutcome {
+    /// Every file is as it was before the turn.
+    Restored,
+    /// No file was changed.
+    Refused,
+    /// A crash cut it, and somebody changed files since: what is not named was put back or left, nobody can tell.
+    Unknown,
 }
 
 impl ContextSeeded {
-    /// A digest of what it says; not of when it was read.
+    /// A digest of what is looked at again before every turn; not of when it was read.
     pub fn digest(&self) -> String {
         digest_of(&(&self.files, &self.verify))
     }
@@ -474,6 +584,12 @@ impl ContextSeeded {
 impl ToolsOffered {
     pub fn digest(&self) -> String {
         digest_of(&self.tools)
+    }
+}
+
+impl Bundle {
+    pub fn is_empty(&self) -> bool {
+        *self == Bundle::default()
     }
 }
 

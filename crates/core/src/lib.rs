@@ -1,6 +1,7 @@
 //! What a session, turn and call are and what happens next. Pure: no clock, disk, network, async or chance.
 
 pub mod budget;
+pub mod bundle;
 pub mod command;
 pub mod context;
 pub mod cursor;

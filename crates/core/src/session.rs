@@ -20,9 +20,11 @@ use crate::{
 };
 
 mod apply;
+mod checkpoint;
 mod decide;
 mod wanted;
 
+pub use checkpoint::{Checkpoint, CheckpointState, Restoring, RestoringPhase, Written};
 pub use decide::{Decision, LOG_DAMAGED, create, fail_damaged, fork};
 pub use wanted::Effect;
 
@@ -38,6 +40,12 @@ pub const ANSWERED_MAX: usize = 64;
 pub const GRANTS_MAX: usize = 256;
 /// Files that one session may be given.
 pub const ATTACHMENTS_MAX: usize = 256;
+/// Turns that can be taken back, the last ones.
+pub const CHECKPOINTS_MAX: usize = 64;
+/// Files that those have changed, all together.
+pub const CHECKPOINT_PATHS_MAX: usize = 8192;
+/// Files that one turn may change and still be taken back.
+pub const WRITTEN_MAX: usize = 2048;
 /// How long an idempotency key is kept.
 pub const KEY_KEPT_MS: u64 = 24 * 60 * 60 * 1000;
 /// Automatic resumes without progress.
@@ -146,6 +154,9 @@ pub struct Session {
     /// The tools that are offered beside those built in, by the digest of what was last recorded of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<String>,
+    /// The workspace is new to the session: the turn that is open, or the next one, is told of it in brief.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bundle_due: bool,
     /// The first event that the present context holds.
     pub context_from: u64,
     /// The older part of the context is being summarized.
@@ -159,6 +170,12 @@ pub struct Session {
     pub children: Vec<SessionId>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
+    /// What the last turns did to files, oldest first.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub checkpoints: VecDeque<Checkpoint>,
+    /// A turn's changes are being taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restoring: Option<Restoring>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<Origin>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -279,6 +296,9 @@ pub struct Turn {
     /// How the vendor refused the present request as too long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub too_long: Option<String>,
+    /// What its calls did to files so far.
+    #[serde(default, skip_serializing_if = "Written::is_nothing")]
+    pub written: Written,
 }
 
 fn is_none_yet(count: &u32) -> bool {
@@ -336,6 +356,27 @@ pub struct Call {
     pub state: CallState,
     /// Times it was started.
     pub runs: u32,
+    #[serde(default, skip_serializing_if = "Review::is_none")]
+    pub review: Review,
+}
+
+/// How far the review of a call's change has come.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Review {
+    /// Nobody has been shown what it would change.
+    #[default]
+    None,
+    /// Whoever was asked was shown the change with this digest. Their yes is for that one alone.
+    Shown { digest: String },
+    /// The model that should look at it could not: a person is asked.
+    GivenUp,
+}
+
+impl Review {
+    fn is_none(&self) -> bool {
+        *self == Review::None
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -347,7 +388,12 @@ pub enum CallState {
     Waiting {
         expires_at: Option<Timestamp>,
     },
-    /// A person said yes.
+    /// A model looks at what it would change, which the event with this number tells.
+    Reviewing {
+        seq: u64,
+        attempts: Attempts,
+    },
+    /// A person or a reviewing model said yes.
     Cleared,
     /// Its intent is recorded.
     Started {
@@ -428,6 +474,11 @@ impl Turn {
 }
 
 impl Call {
+    /// As it enters its turn.
+    pub(crate) fn asked(call: ToolCall, origin: CallOrigin) -> Self {
+        Self { call, origin, state: CallState::Asked, runs: 0, review: Review::None }
+    }
+
     pub fn is_done(&self) -> bool {
         matches!(self.state, CallState::Done { .. })
     }
@@ -435,9 +486,22 @@ impl Call {
     pub fn is_running(&self) -> bool {
         matches!(self.state, CallState::Started { .. })
     }
+
+    /// The attempts at a review that is under way.
+    pub fn reviewing(&self) -> Option<&Attempts> {
+        match &self.state {
+            CallState::Reviewing { attempts, .. } => Some(attempts),
+            _ => None,
+        }
+    }
 }
 
 impl Session {
+    /// Whether a command of this endpoint was taken under this key.
+    pub fn knows_key(&self, endpoint: &str, key: &str) -> bool {
+        self.keys.contains_key(&key_name(endpoint, key))
+    }
+
     /// What all its turns have used, the open one included.
     pub fn spent(&self) -> Spent {
         let mut spent = self.total;
@@ -485,7 +549,7 @@ impl Session {
 
     /// Whether anything is left to do or to answer.
     pub fn is_pending(&self) -> bool {
-        self.turn.is_some() || self.compaction.is_some()
+        self.turn.is_some() || self.compaction.is_some() || self.restoring.is_some()
     }
 
     /// Whether the open turn waits for a shorter context.

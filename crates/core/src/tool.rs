@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ids::CallId, message::Part};
+use crate::{command::digest_of, ids::CallId, message::Part};
 
 /// What a tool may do to the world. Only `read` calls may ever be run twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ impl Default for Runner {
 }
 
 /// One file that a write call is about to change. Digests are BLAKE3 in hex; `None` means no such file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileChange {
     /// Relative to the workspace.
@@ -98,6 +98,12 @@ pub struct FileChange {
     /// Unix mode bits from before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
+    /// Unix mode bits from after; only told in a checkpoint, and only where they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode_after: Option<u32>,
+    /// Where it really is, if symlinks lead there: a path that leads elsewhere later is not this file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub real: Option<String>,
 }
 
 /// What a call is about to do, recorded before it does it.
@@ -106,12 +112,31 @@ pub struct FileChange {
 pub struct Intent {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileChange>,
+    /// Folders that are not there and are made for them, relative to the workspace, the outer ones first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub folders: Vec<String>,
 }
 
 impl Intent {
     pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
+        self.files.is_empty() && self.folders.is_empty()
     }
+
+    /// A digest of what it does to which files as they are now.
+    pub fn digest(&self) -> String {
+        let files = self.files.iter().map(|file| (&file.path, &file.before, &file.after));
+        digest_of(&files.collect::<Vec<_>>())
+    }
+}
+
+/// What a write call would change, for whoever looks at it before it does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Proposed {
+    /// Unified diffs; long ones are cut, and say so.
+    pub diff: String,
+    /// Of the intent: an answer holds for this change alone.
+    pub digest: String,
 }
 
 /// How a call with a recorded intent and no recorded outcome is classed after a crash.

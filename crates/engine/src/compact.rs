@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use futures::StreamExt;
 use tenure_core::{
     command::{Input, Partial},
     context::{ChatMessage, Entry, ModelRequest, Voice},
@@ -12,12 +11,11 @@ use tenure_core::{
     redact::{Secrets, marks_in},
 };
 use tenure_models::{
-    Model, ModelEvent,
+    Model,
     tokens::{self, Gauge},
 };
-use tokio::time::Instant;
 
-use crate::model_call::{Bill, within};
+use crate::{model_call::Bill, unseen};
 
 /// The share of the room that stays as it is.
 const KEPT_SHARE: u64 = 4;
@@ -224,43 +222,16 @@ impl Compacting {
     }
 
     async fn summary(&self) -> Result<String, Fault> {
-        let patience = self.model.patience();
-        let begun = Instant::now();
-        let mut stream = within(patience.first_byte, self.model.stream(self.request.clone())).await??;
-        let mut text = String::new();
-        let mut limit = patience.first_byte.saturating_sub(begun.elapsed());
-        loop {
-            let Some(event) = within(limit, stream.next()).await? else {
-                return Err(Fault::new(FaultKind::StreamCut, "the stream ended without its closing mark"));
-            };
-            limit = patience.between_bytes;
-            let event = event?;
-            self.bill.note(&event);
-            match event {
-                ModelEvent::Text(more) => text.push_str(&more),
-                ModelEvent::Done { stop_reason: StopReason::Refusal } => {
-                    return Err(Fault::new(FaultKind::BadRequest, "the model refused to write a summary"));
-                }
-                ModelEvent::Done { stop_reason: StopReason::MaxTokens } => {
-                    let why = "the model reached its output limit before the summary was whole";
-                    return Err(Fault::new(FaultKind::ReplyTooLarge, why));
-                }
-                ModelEvent::Done { .. } => break,
-                ModelEvent::KeepAlive
-                | ModelEvent::Usage(_)
-                | ModelEvent::Thinking(_)
-                | ModelEvent::ThinkingDone { .. }
-                | ModelEvent::CallStarted { .. }
-                | ModelEvent::CallArguments { .. } => {}
+        let (text, stop_reason) =
+            unseen::reply(&self.model, self.request.clone(), &self.bill, SUMMARY_BYTES_MAX).await?;
+        match (stop_reason, text.trim()) {
+            (StopReason::Refusal, _) => Err(Fault::new(FaultKind::BadRequest, "the model refused to write a summary")),
+            (StopReason::MaxTokens, _) => {
+                let why = "the model reached its output limit before the summary was whole";
+                Err(Fault::new(FaultKind::ReplyTooLarge, why))
             }
-            if text.len() > SUMMARY_BYTES_MAX {
-                let why = format!("the summary is longer than {SUMMARY_BYTES_MAX} bytes");
-                return Err(Fault::new(FaultKind::ReplyTooLarge, why));
-            }
-        }
-        match text.trim() {
-            "" => Err(Fault::new(FaultKind::Malformed, "the model gave an empty summary")),
-            text => Ok(self.secrets.redact(text).into_owned()),
+            (_, "") => Err(Fault::new(FaultKind::Malformed, "the model gave an empty summary")),
+            (_, text) => Ok(self.secrets.redact(text).into_owned()),
         }
     }
 

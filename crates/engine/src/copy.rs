@@ -138,19 +138,31 @@ impl Copy {
 impl Engine {
     /// Keeps a key that makes a session; gives the id that belongs to it.
     pub(crate) async fn keep_key(&self, mine: CreateKey) -> Result<SessionId, Error> {
-        let store = &self.0.parts.store;
-        let first = match store.key_get(&mine.endpoint, &mine.key, mine.at).await? {
-            Some(first) => first,
-            None => store.key_put(mine.clone()).await?,
-        };
+        if let Some(first) = self.first_of(&mine).await? {
+            return Ok(first);
+        }
+        let first = self.0.parts.store.key_put(mine.clone()).await?;
+        // A new key is younger than any deletion, and has made nothing yet.
+        match first == mine {
+            true => Ok(mine.session_id),
+            false => self.same_as(first, &mine).await,
+        }
+    }
+
+    /// The id that an earlier request with this key was given, if there was one.
+    pub(crate) async fn first_of(&self, mine: &CreateKey) -> Result<Option<SessionId>, Error> {
+        match self.0.parts.store.key_get(&mine.endpoint, &mine.key, mine.at).await? {
+            Some(first) => self.same_as(first, mine).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn same_as(&self, first: CreateKey, mine: &CreateKey) -> Result<SessionId, Error> {
         if first.digest != mine.digest {
             let message = "this idempotency key was used for another request";
             return Err(Refusal::new("key_reused", message, "use a new key for a new request").into());
         }
-        // A new key is younger than any deletion, and has made nothing yet.
-        if first != mine {
-            self.check_not_gone(&first, mine.at).await?;
-        }
+        self.check_not_gone(&first, mine.at).await?;
         Ok(first.session_id)
     }
 

@@ -52,15 +52,20 @@ impl Engine {
         let (manifest, mut files) = reader.open().map_err(no_archive)?;
         let mut moment = self.0.parts.clock.moment();
         let mut id = if new.as_new { moment.session_id() } else { manifest.session_id };
-        let keyed = key.is_some();
-        if let Some(key) = key {
+        let mine = key.map(|key| {
             let (endpoint, digest) = ("import".into(), digest_of(&(&manifest, new.as_new)));
-            let mine = CreateKey { endpoint, key, digest, session_id: id, at: moment.at };
-            id = handle.block_on(self.keep_key(mine))?;
-        }
+            CreateKey { endpoint, key, digest, session_id: id, at: moment.at }
+        });
+        let first = |mine: &Option<CreateKey>| match mine {
+            Some(mine) => handle.block_on(self.first_of(mine)),
+            None => Ok(None),
+        };
+        let known = first(&mine)?;
+        id = known.unwrap_or(id);
         let mut copy = match handle.block_on(Copy::begin(&*self.0.parts.store, id))? {
             Begun::Now(copy) => copy,
-            Begun::Before if keyed && handle.block_on(self.is_of(id, &manifest, new.as_new))? => {
+            // This very key made it, maybe while it was waited for; another one's session is not what was asked for.
+            Begun::Before if first(&mine)?.is_some() && handle.block_on(self.is_of(id, &manifest, new.as_new))? => {
                 return Ok(Imported { session_id: id, manifest });
             }
             Begun::Before => return Err(exists(id)),
@@ -102,6 +107,13 @@ impl Engine {
             told = decision.events.clone();
             handle.block_on(copy.append(decision))?;
         }
+        // What is no session keeps no key. From here on the key makes this one, also where a crash comes between the two.
+        if let Some(mine) = mine.filter(|_| known.is_none()) {
+            let kept = handle.block_on(self.keep_key(mine))?;
+            if kept != id {
+                return handle.block_on(self.made_by_another(kept, manifest));
+            }
+        }
         match handle.block_on(copy.commit()) {
             Err(Error::Store(tenure_store::Error::Exists(_))) => return Err(exists(id)),
             committed => committed?,
@@ -109,6 +121,14 @@ impl Engine {
         told.iter().for_each(|event| self.0.happened(event));
         handle.block_on(self.welcome(id))?;
         Ok(Imported { session_id: id, manifest })
+    }
+
+    /// Another request with the same key was quicker: what it makes is waited for.
+    async fn made_by_another(&self, session_id: SessionId, manifest: Manifest) -> Result<Imported, Error> {
+        match Copy::begin(&*self.0.parts.store, session_id).await? {
+            Begun::Before => Ok(Imported { session_id, manifest }),
+            Begun::Now(_) => Err(Error::Overloaded),
+        }
     }
 
     /// Whether this session came from such an archive.

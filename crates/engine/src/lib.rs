@@ -11,6 +11,7 @@ use std::{
 
 use tenure_core::{
     budget::Budgets,
+    bundle::BundlePlan,
     command::{Answer, Command, Refusal, digest_of},
     event::{Actor, Event, SessionCreated},
     ids::SessionId,
@@ -43,12 +44,15 @@ mod purge;
 mod reading;
 mod record;
 mod redaction;
+mod review;
 mod search;
 mod standing;
 mod subscription;
 mod sweep;
 mod tally;
 mod tool_call;
+mod undo;
+mod unseen;
 mod warm;
 
 pub use archive::Manifest;
@@ -97,6 +101,8 @@ pub struct EngineConfig {
     pub default_model: String,
     /// The user's own verification commands; they run unasked.
     pub verify_commands: Option<Vec<String>>,
+    /// What sessions are told of their workspace in brief, unless they prefer otherwise.
+    pub bundle: BundlePlan,
     /// An idle session is put out of memory after this long.
     pub idle_evict: Duration,
     /// Commands that may wait for one session.
@@ -124,6 +130,7 @@ impl Default for EngineConfig {
         Self {
             default_model: "scripted".into(),
             verify_commands: None,
+            bundle: BundlePlan::default(),
             idle_evict: Duration::from_secs(30),
             mailbox_max: 256,
             spool_kept: Duration::from_secs(24 * 60 * 60),
@@ -252,10 +259,33 @@ impl Engine {
 
     /// Makes a session. The same key gives the same session, also after a restart.
     pub async fn create(&self, new: NewSession, key: Option<String>, actor: Actor) -> Result<SessionId, Error> {
+        let digest = digest_of(&(&new.settings, &new.policy, &new.budgets));
+        self.create_as_said(new, key.map(|key| (key, digest)), actor).await
+    }
+
+    /// The session that an earlier request with this key made. The digest is of what was asked for, word by word: the same
+    /// words are the same request, whatever has become of the folder, the models or the defaults since.
+    pub async fn created_before(&self, key: &str, digest: &str) -> Result<Option<SessionId>, Error> {
+        let mut moment = self.0.parts.clock.moment();
+        let mine = create_key(key.to_owned(), digest.to_owned(), moment.session_id(), moment.at);
+        let Some(id) = self.first_of(&mine).await? else { return Ok(None) };
+        match self.0.parts.store.head(id).await {
+            Ok(_) => Ok(Some(id)),
+            Err(tenure_store::Error::NoSession(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes a session; the key comes with a digest of what was asked for.
+    pub async fn create_as_said(
+        &self,
+        new: NewSession,
+        key: Option<(String, String)>,
+        actor: Actor,
+    ) -> Result<SessionId, Error> {
         let store = &self.0.parts.store;
         let mut moment = self.0.parts.clock.moment();
         let mut id = moment.session_id();
-        let digest = digest_of(&(&new.settings, &new.policy, &new.budgets));
         if let Some(Err(why)) = new.settings.output_schema.as_ref().map(tenure_tools::check_schema) {
             let message = format!("output_schema is no JSON Schema: {why}");
             return Err(
@@ -265,9 +295,8 @@ impl Engine {
         let created = self.complete(new);
         // A refused request keeps no key: it is judged first.
         let mut decision = create(id, created.clone(), actor.clone(), &mut moment)?;
-        if let Some(key) = key {
-            let mine = CreateKey { endpoint: "sessions".into(), key, digest, session_id: id, at: moment.at };
-            let first = self.keep_key(mine).await?;
+        if let Some((key, digest)) = key {
+            let first = self.keep_key(create_key(key, digest, id, moment.at)).await?;
             if first != id {
                 id = first;
                 decision = create(id, created, actor, &mut moment)?;
@@ -433,4 +462,8 @@ impl Shared {
         self.hubs.forget_unused(id);
         self.retired.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+fn create_key(key: String, digest: String, session_id: SessionId, at: tenure_core::time::Timestamp) -> CreateKey {
+    CreateKey { endpoint: "sessions".into(), key, digest, session_id, at }
 }

@@ -60,7 +60,7 @@ pub(crate) async fn transcript(store: &dyn Store, state: &Session) -> Result<Tra
     let mut transcript = Transcript::default();
     // What the workspace says of itself holds on, however much of the conversation is gone.
     if let Some(seed) = state.seed.as_ref().filter(|seed| seed.seq < state.context_from) {
-        transcript.push(&event(store, state, seed.seq).await?);
+        transcript.push_old_seed(&event(store, state, seed.seq).await?);
     }
     let mut after = state.context_from.saturating_sub(1);
     while after < state.seq {
@@ -83,7 +83,7 @@ pub(crate) async fn supply(store: &dyn Store, state: &Session, transcript: &mut 
     Ok(())
 }
 
-async fn event(store: &dyn Store, state: &Session, seq: u64) -> Result<Event, Error> {
+pub(crate) async fn event(store: &dyn Store, state: &Session, seq: u64) -> Result<Event, Error> {
     let page = store.read(state.id, seq - 1, Limit { events: 1, ..Limit::default() }).await?;
     let found = page.iter().find(|stored| stored.seq == seq);
     let stored = found.ok_or_else(|| Error::Bug(format!("event {seq} is not in the log of {}", state.id)))?;

@@ -329,7 +329,7 @@ impl ModelCall {
 }
 
 /// The JSON value that stands in the first fence of a text.
-fn fenced(text: &str) -> Option<&str> {
+pub(crate) fn fenced(text: &str) -> Option<&str> {
     let (_, inside) = text.split_once(FENCE)?;
     // The name of a language may follow it.
     let inside = inside.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric()).trim_start();

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tenure_core::{
     delta::Stream,
     ids::{CallId, SessionId, TurnId},
+    policy::PatchReview,
     redact::{Secrets, StreamRedactor},
     tool::{Intent, ToolResult, VerifyPlan, VerifySource},
 };
@@ -41,21 +42,34 @@ pub(crate) struct CallOfTool {
     pub(crate) workspace: PathBuf,
     pub(crate) verify: Option<VerifyPlan>,
     pub(crate) require_clean: bool,
+    pub(crate) patch_review: PatchReview,
     pub(crate) cancel: CancellationToken,
     pub(crate) shower: Shower,
 }
 
+/// What a write call would do.
+pub(crate) struct Prepared {
+    pub(crate) intent: Intent,
+    /// For whoever reviews it.
+    pub(crate) diff: Option<String>,
+}
+
 impl CallOfTool {
-    /// What a write call would do.
-    pub(crate) async fn prepare(mut self) -> Result<Intent, String> {
+    pub(crate) async fn prepare(mut self) -> Result<Prepared, String> {
         let tool = self.tools.get(&self.name).ok_or_else(|| format!("no tool named {}", self.name))?;
         self.restore();
         let sink = Arc::new(Sink::new(&self));
-        let prepared = tool.prepare(&self.context(sink), &self.input).await;
-        match prepared {
-            Ok(intent) => Ok(redacted(&self.secrets, &intent)),
-            Err(problem) => Err(self.secrets.redact(&problem).into_owned()),
-        }
+        let context = self.context(sink);
+        let told = |problem: String| self.secrets.redact(&problem).into_owned();
+        let intent = tool.prepare(&context, &self.input).await.map_err(told)?;
+        let diff = match self.patch_review {
+            PatchReview::Off => None,
+            PatchReview::Request | PatchReview::Auto => {
+                let diff = tool.preview(&context, &self.input, &intent).await.map_err(told)?;
+                Some(self.secrets.redact(&diff).into_owned())
+            }
+        };
+        Ok(Prepared { intent: redacted(&self.secrets, &intent), diff })
     }
 
     /// Runs it; the intent is on disk by now.

@@ -32,9 +32,12 @@ mod brake;
 mod commit;
 mod disk;
 mod effects;
+mod look;
 mod offering;
 mod project;
 mod recover;
+mod restore;
+mod reviewing;
 mod spool;
 
 pub(crate) use project::row_of;

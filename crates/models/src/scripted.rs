@@ -8,6 +8,7 @@ mod estimate;
 mod parse;
 mod play;
 mod registry;
+mod review;
 pub mod script;
 mod summary;
 
@@ -52,7 +53,12 @@ impl Model for ScriptedModel {
             return Ok(play::stream(play::beats(&summary::reply(&self.script, &request), 0, &request)));
         }
         let index = choose::step_index(&request);
-        let beats = match choose::choose(&self.script, index, &request) {
+        let choice = match request.meta.purpose {
+            Purpose::Review => choose::review(&self.script, &request),
+            Purpose::Step | Purpose::Summary => choose::choose(&self.script, index, &request),
+        };
+        let beats = match choice {
+            choose::Choice::Approve => play::beats(&review::approval(), index, &request),
             choose::Choice::Actions(actions) => play::beats(actions, index, &request),
             choose::Choice::Echo => play::beats(&echo::reply(&self.script, &request), index, &request),
             choose::Choice::Nothing => play::beats(&[], index, &request),

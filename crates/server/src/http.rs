@@ -135,6 +135,7 @@ routes! {
     "/v1/sessions/{session}/approve" => post command::approve;
     "/v1/sessions/{session}/cancel" => post command::cancel;
     "/v1/sessions/{session}/compact" => post command::compact;
+    "/v1/sessions/{session}/undo" => post command::undo;
     "/v1/sessions/{session}/end" => post command::end;
     "/v1/sessions/{session}/turns" => post turn::start;
     "/v1/sessions/{session}/turns/{turn}" => get turn::show;

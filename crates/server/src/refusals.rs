@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Codes that tell of somebody who should not be here, or of too much. Others are mistakes between friends.
-pub(crate) const REASONS: [&str; 19] = [
+pub(crate) const REASONS: [&str; 20] = [
     "bad_host",
     "bad_origin",
     "unauthorized",
@@ -29,6 +29,7 @@ pub(crate) const REASONS: [&str; 19] = [
     "body_too_large",
     "attachment_too_large",
     "archive_too_large",
+    "bad_archive",
     "body_timeout",
     "tls_failed",
 ];

@@ -9,13 +9,15 @@ use tenure_core::tool::{FileChange, Intent, ToolResult};
 
 use crate::{
     CallContext, Invoked,
-    replace::{self, Content, Like, Made, digest},
+    replace::{self, Content, Like, MadeFolder, digest},
     tool::on_disk,
     workspace::{Found, Inside, Workspace},
 };
 
 /// What the model is shown of a diff.
 const DIFF_BYTES_MAX: usize = 4 * 1024;
+/// What a reviewer is shown of a change.
+const REVIEWED_BYTES_MAX: usize = 64 * 1024;
 /// Longer files are not compared line by line: that takes too long.
 const DIFFED_BYTES_MAX: usize = 64 * 1024;
 
@@ -26,7 +28,26 @@ pub(crate) struct Change {
     pub(crate) before: Option<Found>,
     pub(crate) after: Option<Vec<u8>>,
     /// Only looked at for a new file.
-    pub(crate) executable: bool,
+    pub(crate) made: Made,
+    /// What was adjusted to get there; told with the result.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The permissions of a new file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    Plain,
+    Executable,
+    /// Those of the file that it was before it moved.
+    Moved {
+        mode: u32,
+    },
+}
+
+impl Change {
+    pub(crate) fn new(path: Inside, before: Option<Found>, after: Option<Vec<u8>>) -> Self {
+        Self { path, before, after, made: Made::Plain, notes: vec![] }
+    }
 }
 
 /// Computes the changes an input asks for from the files as they are now.
@@ -42,18 +63,36 @@ pub(crate) enum Summary {
 
 /// The intent of a call; the old bytes are kept before it is returned.
 pub(crate) async fn prepare(context: &CallContext, input: &Value, plan: Plan) -> Result<Intent, String> {
-    let changes = compute(context, input, plan).await?;
-    let mut files = Vec::with_capacity(changes.len());
-    for (at, change) in changes.into_iter().enumerate() {
-        let mut file = change.recorded();
+    let (changes, mut intent) = compute(context, input, plan).await?;
+    for (at, (change, file)) in changes.into_iter().zip(&mut intent.files).enumerate() {
         if let Some(found) = change.before {
             let name = context.blob_name(&format!("-{at}.old"));
             context.blobs.put(&name, Bytes::from(found.bytes)).await?;
             file.old_bytes = Some(name);
         }
-        files.push(file);
     }
-    Ok(Intent { files })
+    Ok(intent)
+}
+
+/// The change that an intent stands for, for whoever reviews it.
+pub(crate) async fn preview(
+    context: &CallContext,
+    input: &Value,
+    intent: &Intent,
+    plan: Plan,
+) -> Result<String, String> {
+    let (changes, _) = compute(context, input, plan).await?;
+    matches_intent(&changes, intent)?;
+    let mut text = String::new();
+    for change in changes.iter().filter(|change| !change.is_idle()) {
+        text.push_str(&change.diff());
+        if text.len() > REVIEWED_BYTES_MAX {
+            text.truncate(text.floor_char_boundary(REVIEWED_BYTES_MAX));
+            text.push_str("\n[the rest is left out: the change is too long to be shown whole]\n");
+            break;
+        }
+    }
+    Ok(text)
 }
 
 /// Carries the intent out, if the files still are what it says.
@@ -72,8 +111,10 @@ pub(crate) async fn invoke(
         let workspace = Workspace::open(&path)?;
         let changes = checked(plan(&workspace, &input)).map_err(|error| drifted(&workspace, &intent, error))?;
         matches_intent(&changes, &intent)?;
-        carry_out(&workspace, &changes)?;
-        Ok(result_of(&changes, summary))
+        Ok(match carry_out(&workspace, &changes) {
+            Ok(()) => result_of(&changes, summary),
+            Err(failed) => failed.into_result(),
+        })
     });
     match done.await {
         Ok(result) => Invoked::done(result),
@@ -81,18 +122,26 @@ pub(crate) async fn invoke(
     }
 }
 
-async fn compute(context: &CallContext, input: &Value, plan: Plan) -> Result<Vec<Change>, String> {
+/// The changes, and what is recorded of them before the old bytes are kept.
+async fn compute(context: &CallContext, input: &Value, plan: Plan) -> Result<(Vec<Change>, Intent), String> {
     let (path, input) = (context.workspace.clone(), input.clone());
     on_disk(move || {
         let workspace = Workspace::open(&path)?;
         let changes = checked(plan(&workspace, &input))?;
-        let mut seen = HashSet::new();
+        let (mut seen, mut intent) = (HashSet::new(), Intent::default());
         for change in &changes {
-            if !seen.insert(workspace.place(&change.path)?.identity()?) {
+            let place = workspace.place(&change.path)?;
+            if !seen.insert(place.identity()?) {
                 return Err(format!("{} is named twice", change.path));
             }
+            if change.after.is_some() {
+                let new = place.missing_folders(&change.path).filter(|folder| !intent.folders.contains(folder));
+                let new: Vec<String> = new.collect();
+                intent.folders.extend(new);
+            }
+            intent.files.push(FileChange { real: workspace.real(&place, &change.path), ..change.recorded() });
         }
-        Ok(changes)
+        Ok((changes, intent))
     })
     .await
 }
@@ -107,8 +156,8 @@ impl Change {
             path: self.path.as_str().to_owned(),
             before: self.before.as_ref().map(|found| digest(&found.bytes)),
             after: self.after.as_deref().map(digest),
-            old_bytes: None,
             mode: self.before.as_ref().map(|found| found.mode),
+            ..FileChange::default()
         }
     }
 }
@@ -143,32 +192,49 @@ fn changed_since(path: &str) -> String {
     format!("the file {path} changed since this call was prepared; nothing was changed. Read it again and try anew.")
 }
 
+/// Why not all files were changed, and what could not be put back.
+struct Failed {
+    error: String,
+    stuck: Vec<String>,
+}
+
+impl Failed {
+    fn into_result(self) -> ToolResult {
+        match self.stuck.is_empty() {
+            true => ToolResult::failed(format!("{}; nothing was changed", self.error)),
+            false => {
+                let error = format!("{}; these could not be put back: {}", self.error, self.stuck.join("; "));
+                ToolResult { detail: json!({ "stuck": self.stuck }), ..ToolResult::failed(error) }
+            }
+        }
+    }
+}
+
 /// All files or none: on an error, those already done are put back.
-fn carry_out(workspace: &Workspace, changes: &[Change]) -> Result<(), String> {
+fn carry_out(workspace: &Workspace, changes: &[Change]) -> Result<(), Failed> {
     let mut made = vec![];
     for (at, change) in changes.iter().enumerate() {
         if let Err(error) = change.carry_out(workspace, &mut made) {
             let stuck = put_back(workspace, &changes[..=at]);
             replace::unmake(made);
-            return Err(match stuck.is_empty() {
-                true => format!("{error}; nothing was changed"),
-                false => format!("{error}; these could not be put back: {}", stuck.join("; ")),
-            });
+            return Err(Failed { error, stuck });
         }
     }
     Ok(())
 }
 
 impl Change {
-    fn carry_out(&self, workspace: &Workspace, made: &mut Vec<Made>) -> Result<(), String> {
+    fn carry_out(&self, workspace: &Workspace, made: &mut Vec<MadeFolder>) -> Result<(), String> {
         let place = workspace.place(&self.path)?;
         match &self.after {
             _ if self.is_idle() => Ok(()),
             None => replace::remove(&place, &self.path),
             Some(bytes) => {
-                let like = match &self.before {
-                    Some(found) => Like::Replaced(found),
-                    None => Like::New { executable: self.executable },
+                let like = match (&self.before, self.made) {
+                    (Some(found), _) => Like::Replaced(found),
+                    (None, Made::Plain) => Like::New { executable: false },
+                    (None, Made::Executable) => Like::New { executable: true },
+                    (None, Made::Moved { mode }) => Like::Restored { mode: Some(mode & 0o777), owner: None },
                 };
                 made.extend(replace::put(&place, &self.path, &Content { bytes, like })?);
                 Ok(())
@@ -206,6 +272,7 @@ fn result_of(changes: &[Change], summary: Summary) -> ToolResult {
     for change in changes {
         let compared = Compared::of(change);
         text.push_str(&format!("{} {} ({})\n", change.verb(), change.path, compared.counts(change)));
+        change.notes.iter().for_each(|note| text.push_str(&format!("  note: {note}\n")));
         files.push(json!({"path": change.path.as_str(), "added": compared.added, "removed": compared.removed}));
         if let (Summary::WithDiff, Some(diff)) = (summary, &compared.diff) {
             text.push_str(&crate::output::head_of(diff, DIFF_BYTES_MAX.saturating_sub(text.len())));
@@ -219,6 +286,25 @@ impl Change {
     /// Whether the file has this content already.
     fn is_idle(&self) -> bool {
         self.before.as_ref().map(|found| &found.bytes) == self.after.as_ref()
+    }
+
+    /// The change of this file as a unified diff; of what is no text or too long only that it changes.
+    fn diff(&self) -> String {
+        let bytes = |side: Option<&[u8]>| side.unwrap_or_default().len();
+        let (before, after) = (self.before.as_ref().map(|found| &found.bytes[..]), self.after.as_deref());
+        let [old, new] = [before, after].map(|side| std::str::from_utf8(side.unwrap_or_default()));
+        let name = |side: Option<&[u8]>, prefix: &str| match side {
+            Some(_) => format!("{prefix}/{}", self.path),
+            None => "/dev/null".to_owned(),
+        };
+        let head = format!("--- {}\n+++ {}\n", name(before, "a"), name(after, "b"));
+        match (old, new) {
+            (Ok(old), Ok(new)) if old.len().max(new.len()) <= DIFFED_BYTES_MAX => {
+                let text = diffy::create_patch(old, new).to_string();
+                head + text.find("@@ ").map_or("", |at| &text[at..])
+            }
+            _ => format!("{head}[{} bytes become {} bytes; they are not shown]\n", bytes(before), bytes(after)),
+        }
     }
 
     fn verb(&self) -> &'static str {

@@ -15,7 +15,7 @@ use crate::{
 /// Looks at the files of a write call's intent: all after, finished; all before, not started; a mix of both is rolled
 /// back to before; anything else is unknown and left alone.
 pub async fn classify(workspace: &Path, intent: &Intent, blobs: &dyn Blobs) -> CallClass {
-    if intent.is_empty() {
+    if intent.files.is_empty() {
         return CallClass::Unknown;
     }
     let Ok(states) = look(workspace, intent).await else { return CallClass::Unknown };
@@ -61,7 +61,7 @@ fn state_of(workspace: &Workspace, file: &FileChange) -> Result<State, String> {
 }
 
 /// A path that is not in its one spelling was not recorded by us.
-fn recorded_path(workspace: &Workspace, file: &FileChange) -> Result<Inside, String> {
+pub(crate) fn recorded_path(workspace: &Workspace, file: &FileChange) -> Result<Inside, String> {
     let path = workspace.inside(&file.path)?;
     if path.as_str() == file.path { Ok(path) } else { Err(format!("{} is not a recorded path", file.path)) }
 }
@@ -88,7 +88,7 @@ async fn roll_back(path: &Path, intent: &Intent, states: &[State], blobs: &dyn B
     .await
 }
 
-async fn old_bytes(file: &FileChange, blobs: &dyn Blobs) -> Result<Option<Vec<u8>>, String> {
+pub(crate) async fn old_bytes(file: &FileChange, blobs: &dyn Blobs) -> Result<Option<Vec<u8>>, String> {
     let Some(expected) = &file.before else { return Ok(None) };
     let name = file.old_bytes.as_deref().ok_or_else(|| format!("no old bytes of {} were kept", file.path))?;
     let bytes = blobs.get(name).await?.ok_or_else(|| format!("the old bytes of {} are gone", file.path))?;
@@ -138,9 +138,8 @@ mod tests {
         for (name, text) in [("f", "1"), (&ours, "half"), (&back, ""), (&other, "")] {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
-        let file =
-            FileChange { path: "f".into(), before: Some(before), after: Some(after), old_bytes: None, mode: None };
-        let class = classify(folder.path(), &Intent { files: vec![file] }, &NoBlobs).await;
+        let file = FileChange { path: "f".into(), before: Some(before), after: Some(after), ..FileChange::default() };
+        let class = classify(folder.path(), &Intent { files: vec![file], folders: vec![] }, &NoBlobs).await;
         assert_eq!(class, CallClass::NotStarted);
         let mut left: Vec<_> =
             std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();

@@ -23,8 +23,12 @@ pub struct ToolsConfig {
     pub scrub: Vec<String>,
     /// What commands see as their environment, before scrubbing.
     pub environment: Vec<(OsString, OsString)>,
+    /// Whether `fetch_url` may speak to addresses that are not public.
+    pub fetch_private: crate::PrivateAddresses,
     /// Whether to try a pid namespace. Without one, descendants are found by walking `/proc`.
     pub namespaces: bool,
+    /// Where it is kept what the sources of workspaces define; a cache.
+    pub outline_cache: Option<PathBuf>,
 }
 
 impl ToolsConfig {
@@ -39,7 +43,9 @@ impl ToolsConfig {
             verify_timeout: crate::TIMEOUT_MAX,
             scrub: vec![],
             environment: std::env::vars_os().collect(),
+            fetch_private: crate::PrivateAddresses::Refused,
             namespaces: true,
+            outline_cache: None,
         }
     }
 

@@ -1,13 +1,23 @@
-//! The `read_file` tool: lines of a text file, bounded. It never changes anything and never reads a file whole into memory.
+//! The `read_file` tool: lines of a text file, bounded, or a picture as the model can see it. It never changes anything
+//! and never reads a text file whole into memory.
 
-use std::{fs::File, io::BufRead, io::BufReader, path::Path};
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read as _},
+    path::Path,
+};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use serde_json::{Value, json};
-use tenure_core::tool::{Intent, ToolKind, ToolResult, ToolSpec, VerifyPlan};
+use tenure_core::{
+    message::Part,
+    tool::{Intent, ToolKind, ToolResult, ToolSpec, VerifyPlan},
+};
 
 use crate::{
     CallContext, Invoked, OUTPUT_BYTES_MAX, Tool,
+    picture::{Format, PICTURE_BYTES_MAX},
     tool::{on_disk, text_field},
     workspace::Workspace,
 };
@@ -25,7 +35,8 @@ impl Tool for ReadFile {
         ToolSpec {
             name: "read_file".into(),
             description: "Reads a text file of the workspace. Long files are read in parts: `offset` is the first \
-                          line wanted (from 1), `limit` the number of lines."
+                          line wanted (from 1), `limit` the number of lines. A picture (PNG, JPEG, GIF, WebP) is \
+                          shown as one."
                 .into(),
             input_schema: json!({
                 "type": "object",
@@ -51,24 +62,76 @@ impl Tool for ReadFile {
         let first = input.get("offset").and_then(Value::as_u64).unwrap_or(1);
         let count = input.get("limit").and_then(Value::as_u64).unwrap_or(u64::MAX);
         match on_disk(move || read(&workspace, &path, first, count)).await {
-            Ok(text) => Invoked::done(ToolResult::ok(text)),
+            Ok(Seen::Text(text)) => Invoked::done(ToolResult::ok(text)),
+            Ok(Seen::Picture(picture)) => picture.result(context).await,
             Err(error) => Invoked::failed(error),
         }
     }
 }
 
-fn read(workspace: &Path, path: &str, first: u64, count: u64) -> Result<String, String> {
+/// What a file turned out to be.
+enum Seen {
+    Text(String),
+    Picture(Picture),
+}
+
+struct Picture {
+    format: Format,
+    bytes: Vec<u8>,
+    /// What is said beside it.
+    caption: String,
+}
+
+impl Picture {
+    /// The model is sent what was kept beside the log, so that it sees the same again after a restart.
+    async fn result(self, context: &CallContext) -> Invoked {
+        let name = context.blob_name(self.format.ending());
+        match context.blobs.put(&name, Bytes::from(self.bytes)).await {
+            Ok(artifact) => {
+                let image = Part::Image { r#ref: name, mime_type: self.format.mime_type().into() };
+                let parts = vec![Part::text(self.caption), image];
+                Invoked::done(ToolResult { parts, artifacts: vec![artifact], ..ToolResult::ok("") })
+            }
+            Err(error) => Invoked::failed(format!("the picture could not be stored: {error}")),
+        }
+    }
+}
+
+fn read(workspace: &Path, path: &str, first: u64, count: u64) -> Result<Seen, String> {
     let workspace = Workspace::open(workspace)?;
     let inside = workspace.inside(path)?;
     let file = workspace.open_file(&inside)?.ok_or_else(|| format!("there is no file {inside}"))?;
     let bytes = file.metadata().map_or(0, |metadata| metadata.len());
     let failed = |error: std::io::Error| format!("{inside} cannot be read: {error}");
     let mut reader = BufReader::with_capacity(BINARY_PROBE_BYTES, file);
-    if reader.fill_buf().map_err(failed)?.contains(&0) {
-        return Ok(format!("{inside} is a binary file of {bytes} bytes; it is not shown"));
+    let head = reader.fill_buf().map_err(failed)?;
+    if let Some(format) = Format::of(head) {
+        return picture(format, &mut reader, inside.as_str(), bytes).map_err(failed);
+    }
+    if head.contains(&0) {
+        return Ok(Seen::Text(format!("{inside} is a binary file of {bytes} bytes; it is not shown")));
     }
     let lines = Lines::read(&mut reader, first, count).map_err(failed)?;
-    Ok(lines.text_with_note(first))
+    Ok(Seen::Text(lines.text_with_note(first)))
+}
+
+/// A picture that a vendor would refuse is only described.
+fn picture(format: Format, reader: &mut BufReader<File>, path: &str, bytes: u64) -> std::io::Result<Seen> {
+    let kind = format.mime_type();
+    let described =
+        |why: &str| Ok(Seen::Text(format!("{path} is a picture ({kind}) of {bytes} bytes; it is not shown: {why}")));
+    if bytes > PICTURE_BYTES_MAX as u64 {
+        return described(&format!("models take no more than {PICTURE_BYTES_MAX} bytes"));
+    }
+    let mut whole = vec![];
+    reader.take(PICTURE_BYTES_MAX as u64).read_to_end(&mut whole)?;
+    match format.measure(&whole) {
+        Ok((width, height)) => {
+            let caption = format!("{path}: {kind}, {width} × {height} pixels, {} bytes", whole.len());
+            Ok(Seen::Picture(Picture { format, bytes: whole, caption }))
+        }
+        Err(why) => described(&why),
+    }
 }
 
 /// The lines wanted, as far as they fit.

@@ -9,8 +9,12 @@ use jsonschema::{
 use serde_json::Value;
 use tenure_core::tool::{ToolKind, ToolSpec, VerifyPlan};
 
-use crate::{Tool, ToolsConfig, apply_patch::ApplyPatch, command::Commands, read_file::ReadFile, shell::Shell};
-use crate::{verify::Verify, write_file::WriteFile};
+use crate::{
+    Tool, ToolsConfig, apply_patch::ApplyPatch, command::Commands, diagram::Diagram, edit_file::EditFile,
+    fetch_url::FetchUrl, git_status::GitStatus, program::Programs, read_file::ReadFile, repo_map::RepoMap,
+    repo_tree::RepoTree, search::Search, shell::Shell, surroundings::Surroundings, verify::Verify,
+    write_file::WriteFile,
+};
 
 /// More problems of one input than this do not help a model.
 const PROBLEMS_MAX: usize = 5;
@@ -18,6 +22,7 @@ const PROBLEMS_MAX: usize = 5;
 pub struct Registry {
     entries: Vec<Entry>,
     specs: Arc<[ToolSpec]>,
+    surroundings: Surroundings,
 }
 
 #[derive(Clone)]
@@ -36,18 +41,27 @@ pub enum BadTool {
 }
 
 impl Registry {
-    /// The built-in tools.
+    /// The built-in tools. Their order is part of every request, and a vendor's cache holds only as long as it stays.
     pub fn new(config: ToolsConfig) -> Self {
         let commands = Arc::new(Commands::new(&config));
+        let programs = Programs::new(&config);
         let tools: Vec<Arc<dyn Tool>> = vec![
+            Arc::new(RepoTree),
             Arc::new(ReadFile),
+            Arc::new(RepoMap::new(config.outline_cache.clone())),
+            Arc::new(Search),
+            Arc::new(GitStatus::new(programs.clone())),
             Arc::new(WriteFile),
+            Arc::new(EditFile),
             Arc::new(ApplyPatch),
             Arc::new(Shell::new(Arc::clone(&commands), config.shell_timeout)),
             Arc::new(Verify::new(commands, config.verify_timeout)),
+            Arc::new(Diagram::new(&config, programs)),
+            Arc::new(FetchUrl::new(config.fetch_private)),
         ];
         // Their schemas are constants of this crate and its tests build this very list.
-        Self::with_tools(tools).expect("the built-in tools have valid schemas and distinct names")
+        let registry = Self::with_tools(tools).expect("the built-in tools have valid schemas and distinct names");
+        Self { surroundings: Surroundings::new(config.outline_cache, &config.environment), ..registry }
     }
 
     /// Any set of tools.
@@ -63,7 +77,7 @@ impl Registry {
                 .map_err(|error| BadTool::Schema { name, why: error.to_string() })?;
             entries.push(Entry { tool, validator: Arc::new(validator) });
         }
-        Ok(Self { entries, specs })
+        Ok(Self { entries, specs, surroundings: Surroundings::default() })
     }
 
     /// These tools and further ones behind them, as they were offered. One that cannot be offered is left out.
@@ -77,11 +91,16 @@ impl Registry {
                 specs.push(spec);
             }
         }
-        Self { entries, specs: specs.into() }
+        Self { entries, specs: specs.into(), surroundings: self.surroundings.clone() }
     }
 
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.specs)
+    }
+
+    /// For a look around in a workspace.
+    pub fn surroundings(&self) -> &Surroundings {
+        &self.surroundings
     }
 
     pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
@@ -189,7 +208,8 @@ mod tests {
 
     #[test]
     fn problems_are_worded_for_a_model() {
-        let all = "read_file, write_file, apply_patch, shell, verify";
+        let all = "repo_tree, read_file, repo_map, search, git_status, write_file, edit_file, apply_patch, shell, verify, \
+                   diagram, fetch_url";
         check("raed", json!({}), Err(&format!("no tool named raed; there are: {all}")));
         check("read_file", json!({"path": 5}), Err("input.path: expected string"));
         check("read_file", json!({}), Err("input: the field path is missing"));
@@ -209,9 +229,20 @@ mod tests {
     #[test]
     fn kinds_and_subjects() {
         let registry = registry();
-        let kinds = ["read_file", "write_file", "apply_patch", "shell", "verify", "x"].map(|name| registry.kind(name));
         use ToolKind::*;
-        assert_eq!(kinds, [Some(Read), Some(Write), Some(Write), Some(Exec), Some(Exec), None]);
+        let kinds: Vec<_> = registry.specs().iter().map(|spec| registry.kind(&spec.name)).collect();
+        let expected = [Read, Read, Read, Read, Write, Write, Exec, Exec, Exec, Network];
+        assert_eq!(kinds, expected.map(Some));
+        assert_eq!(registry.kind("x"), None);
+        assert_eq!(registry.subject("repo_tree", &json!({}), None), ".");
+        assert_eq!(registry.subject("search", &json!({"pattern": "x y"}), None), "x y");
+        assert_eq!(registry.subject("git_status", &json!({"what": "diff", "path": "src"}), None), "diff src");
+        assert_eq!(
+            registry.subject("fetch_url", &json!({"url": "HTTP://A.Example:80/x/../y"}), None),
+            "http://a.example/y"
+        );
+        let diagram = json!({"language": "dot", "source": "\ndigraph {\n}"});
+        assert_eq!(registry.subject("diagram", &diagram, None), "dot: digraph {");
         assert_eq!(registry.subject("shell", &json!({"command": "ls -l"}), None), "ls -l");
         assert_eq!(registry.subject("write_file", &json!({"path": "a/b", "content": "x"}), None), "a/b");
     }

@@ -19,7 +19,7 @@ pub(crate) struct Content<'b> {
 pub(crate) enum Like<'b> {
     /// The file it takes the place of. Set-id bits go, as they do when the system writes a file.
     Replaced(&'b Found),
-    /// What was recorded before, in full.
+    /// What was recorded before, in full. Without an owner nothing is there that it could take the place of.
     Restored { mode: Option<u32>, owner: Option<(u32, u32)> },
     /// A new file.
     New { executable: bool },
@@ -37,7 +37,7 @@ pub(crate) fn temporary_name(name: &str, digest: &str) -> String {
 }
 
 /// Writes the file beside its place, syncs it, and renames it over. Returns the folders it had to make.
-pub(crate) fn put(place: &Place, path: &Inside, content: &Content<'_>) -> Result<Vec<Made>, String> {
+pub(crate) fn put(place: &Place, path: &Inside, content: &Content<'_>) -> Result<Vec<MadeFolder>, String> {
     let mut made = vec![];
     let folder = make_folders(place, &mut made).map_err(std::io::Error::from);
     let written = folder.and_then(|folder| put_in(&folder, &place.name, content));
@@ -71,26 +71,26 @@ pub(crate) fn remove_temporary(place: &Place, digest: &str) {
 }
 
 /// A folder that had to be made, by its parent and name.
-pub(crate) struct Made {
+pub(crate) struct MadeFolder {
     parent: OwnedFd,
     name: String,
 }
 
 /// Takes folders away again, the innermost first, where they are empty.
-pub(crate) fn unmake(made: Vec<Made>) {
+pub(crate) fn unmake(made: Vec<MadeFolder>) {
     for folder in made.into_iter().rev() {
         let _ = rustix::fs::unlinkat(&folder.parent, folder.name.as_str(), AtFlags::REMOVEDIR);
     }
 }
 
-fn make_folders(place: &Place, made: &mut Vec<Made>) -> Result<OwnedFd, Errno> {
+fn make_folders(place: &Place, made: &mut Vec<MadeFolder>) -> Result<OwnedFd, Errno> {
     let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut folder = rustix::io::fcntl_dupfd_cloexec(&place.folder, 0)?;
     for name in &place.missing {
         match rustix::fs::mkdirat(&folder, name.as_str(), Mode::from_raw_mode(0o777)) {
             Ok(()) => {
                 sync_folder(&folder)?;
-                made.push(Made { parent: rustix::io::fcntl_dupfd_cloexec(&folder, 0)?, name: name.clone() });
+                made.push(MadeFolder { parent: rustix::io::fcntl_dupfd_cloexec(&folder, 0)?, name: name.clone() });
             }
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error),
@@ -152,7 +152,7 @@ impl Content<'_> {
 
 /// A new file never takes the place of one that appeared meanwhile.
 fn rename(folder: &OwnedFd, temporary: &str, name: &str, like: &Like<'_>) -> Result<(), Errno> {
-    if let Like::New { .. } = like {
+    if let Like::New { .. } | Like::Restored { owner: None, .. } = like {
         match rustix::fs::renameat_with(folder, temporary, folder, name, RenameFlags::NOREPLACE) {
             // Some file systems do not know this kind of rename.
             Err(Errno::INVAL | Errno::NOSYS) => {}

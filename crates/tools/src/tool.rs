@@ -80,6 +80,13 @@ pub trait Tool: Send + Sync + 'static {
         Ok(Intent::default())
     }
 
+    /// For `write` tools: the change that an intent stands for, as unified diffs for whoever reviews it. An error says
+    /// that the files are no longer what the intent says.
+    async fn preview(&self, context: &CallContext, input: &Value, intent: &Intent) -> Result<String, String> {
+        let _ = (context, input, intent);
+        Ok(String::new())
+    }
+
     async fn invoke(&self, context: &CallContext, input: &Value, intent: &Intent) -> Invoked;
 }
 
@@ -88,10 +95,19 @@ pub(crate) fn text_field<'v>(input: &'v Value, name: &str) -> &'v str {
     input.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Runs work that waits for the disk away from the async threads.
+/// A yes or no of an input; what is not said is a no.
+pub(crate) fn flag(input: &Value, name: &str) -> bool {
+    input.get(name).and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// Runs work that waits for the disk away from the async threads. Where there is only one of those, as in tests under a
+/// simulated clock, it is done in place: the same life goes the same way again.
 pub(crate) async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
+    if tokio::runtime::Handle::current().runtime_flavor() == tokio::runtime::RuntimeFlavor::CurrentThread {
+        return work();
+    }
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(panic) => Err(format!("the tool failed inside: {panic}")),

@@ -4,7 +4,7 @@
 use std::{
     fs::File,
     io::Read,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     path::{Component, Path, PathBuf},
 };
 
@@ -83,6 +83,55 @@ impl Workspace {
         }
     }
 
+    /// A folder or a file to start from; no path, or one that names the workspace, is the workspace itself. It leads
+    /// through no symlink: what is walked from here would otherwise have two spellings.
+    pub(crate) fn spot(&self, text: Option<&str>) -> Result<Spot, String> {
+        let spot = self.about(text)?;
+        let Some(below) = &spot.below else { return Ok(spot) };
+        let fd = self.without_links(below.as_str(), OFlags::PATH).map_err(|error| match error {
+            Errno::NOENT | Errno::NOTDIR => format!("there is no file or folder {below}"),
+            Errno::LOOP => format!("{below} leads through a symlink; name the file or folder itself"),
+            error => cannot_open(below, error),
+        })?;
+        let stat = rustix::fs::fstat(&fd).map_err(|error| cannot_open(below, error))?;
+        match file_type(&stat) {
+            FileType::Directory => Ok(spot),
+            FileType::RegularFile => Ok(Spot { is_folder: false, ..spot }),
+            FileType::Symlink => Err(format!("{below} is a symlink; name the file or folder itself")),
+            _ => Err(not_regular(below)),
+        }
+    }
+
+    /// A path that is asked about; whether there is such a file does not matter, since it may have been deleted.
+    pub(crate) fn about(&self, text: Option<&str>) -> Result<Spot, String> {
+        let text = text.unwrap_or(".");
+        let is_root = self.spellings.iter().any(|root| Path::new(text) == root);
+        let is_root = is_root || Path::new(text).components().all(|part| part == Component::CurDir);
+        let below = if is_root { None } else { Some(self.inside(text)?) };
+        // The last spelling is the real one.
+        Ok(Spot { root: self.spellings.last().cloned().unwrap_or_default(), below, is_folder: true })
+    }
+
+    /// Opens a file that a walk has found. What is no regular file by now, or has become a symlink, is not opened.
+    pub(crate) fn open_found(&self, below: &Path) -> Option<File> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let fd = self.without_links(below, flags).ok()?;
+        let stat = rustix::fs::fstat(&fd).ok()?;
+        (file_type(&stat) == FileType::RegularFile).then(|| File::from(fd))
+    }
+
+    fn without_links(&self, below: impl rustix::path::Arg + Copy, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let rules = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat2(&self.folder, below, flags, Mode::empty(), rules) {
+            Err(Errno::NOSYS | Errno::PERM) => {
+                let below = below.to_string_lossy().into_owned();
+                self.walk(&below, flags)
+            }
+            answer => answer,
+        }
+    }
+
     /// Opens a regular file for reading; symlinks that stay inside are followed. `None`: there is no such file.
     pub(crate) fn open_file(&self, path: &Inside) -> Result<Option<File>, String> {
         // Without waiting, so that a fifo without a writer cannot hold us.
@@ -115,6 +164,27 @@ impl Workspace {
         Ok(Place { folder, missing, name: name.to_owned() })
     }
 
+    /// Where a file really is, relative to the workspace; `None` where that is its path.
+    pub(crate) fn real(&self, place: &Place, path: &Inside) -> Option<String> {
+        let of = |fd: &OwnedFd| std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok();
+        let (root, folder) = (of(&self.folder)?, of(&place.folder)?);
+        let mut real = folder.strip_prefix(&root).ok()?.to_owned();
+        real.extend(place.missing.iter().chain([&place.name]));
+        let real = real.to_str()?;
+        (real != path.as_str()).then(|| real.to_owned())
+    }
+
+    /// Takes a folder away if it is there, is no symlink and is empty.
+    pub(crate) fn remove_empty_folder(&self, path: &Inside) {
+        if let Ok(place) = self.place(path)
+            && place.missing.is_empty()
+            && self.real(&place, path).is_none()
+        {
+            // One that holds something is somebody's.
+            let _ = rustix::fs::unlinkat(&place.folder, place.name.as_str(), AtFlags::REMOVEDIR);
+        }
+    }
+
     /// The kernel keeps the path beneath the workspace while it walks it.
     fn resolve(&self, below: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let rules = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -141,6 +211,27 @@ impl Workspace {
     }
 }
 
+/// Where a walk begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Spot {
+    /// The workspace, in its real spelling.
+    pub(crate) root: PathBuf,
+    /// `None`: the workspace itself.
+    pub(crate) below: Option<Inside>,
+    pub(crate) is_folder: bool,
+}
+
+impl Spot {
+    pub(crate) fn path(&self) -> PathBuf {
+        self.below.as_ref().map_or_else(|| self.root.clone(), |below| self.root.join(below.as_str()))
+    }
+
+    /// How it is called to the model.
+    pub(crate) fn name(&self) -> &str {
+        self.below.as_ref().map_or(".", Inside::as_str)
+    }
+}
+
 /// A file name in an open folder, with the folders between that do not exist yet.
 pub(crate) struct Place {
     pub(crate) folder: OwnedFd,
@@ -158,6 +249,13 @@ pub(crate) struct Found {
 }
 
 impl Place {
+    /// The folders that would have to be made for it, relative to the workspace, the outer ones first.
+    pub(crate) fn missing_folders<'p>(&self, path: &'p Inside) -> impl Iterator<Item = String> + use<'p> {
+        let (parents, _) = path.split();
+        let first = parents.len() + 1 - self.missing.len();
+        (first..=parents.len()).map(move |depth| parents[..depth].join("/"))
+    }
+
     /// What tells two places apart, whatever path led to them.
     pub(crate) fn identity(&self) -> Result<(u64, u64, String), String> {
         let stat = rustix::fs::fstat(&self.folder).map_err(|error| error.to_string())?;

@@ -41,6 +41,10 @@ impl Tool for WriteFile {
         change::prepare(context, input, plan).await
     }
 
+    async fn preview(&self, context: &CallContext, input: &Value, intent: &Intent) -> Result<String, String> {
+        change::preview(context, input, intent, plan).await
+    }
+
     async fn invoke(&self, context: &CallContext, input: &Value, intent: &Intent) -> Invoked {
         change::invoke(context, input, intent, plan, Summary::WithDiff).await
     }
@@ -53,5 +57,5 @@ fn plan(workspace: &Workspace, input: &Value) -> Result<Vec<Change>, String> {
     }
     let path = workspace.inside(text_field(input, "path"))?;
     let before = workspace.place(&path)?.current(&path)?;
-    Ok(vec![Change { path, before, after: Some(content.as_bytes().to_vec()), executable: false }])
+    Ok(vec![Change::new(path, before, Some(content.as_bytes().to_vec()))])
 }

@@ -25,13 +25,13 @@ pub use policy::{
 pub use problem::Problem;
 pub use request::{
     Approve, Cancel, CreateSession, Delivery, EmptyCommand, End, Fork, NewAttachment, Part, Patch, Role, Scope,
-    SendMessage, SessionFilter, Verdict,
+    SendMessage, SessionFilter, Undo, Verdict,
 };
 pub use response::{
     Answer, Approval, ApprovalAnswered, ArtifactList, ArtifactView, AttachmentList, AttachmentView, Canceling,
     Compacting, Created, Damage, Ended, Forked, Health, Imported, LongPriceView, Message, MessageAccepted, MessageList,
     MessageRef, ModelList, ModelView, OpenTurn, Origin, PriceView, ProviderView, Ready, SessionList, SessionRow,
-    SessionView, Spent, ToolCall, ToolList, ToolSourceView, ToolView, TurnError, TurnStarted, TurnView, Usage,
+    SessionView, Spent, ToolCall, ToolList, ToolSourceView, ToolView, TurnError, TurnStarted, TurnView, Undoing, Usage,
     UsageView,
 };
 

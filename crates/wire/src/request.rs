@@ -67,6 +67,11 @@ requests! {
         #[serde(default, skip_serializing_if = "Option::is_none")] turn_id: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")] reason: Option<String>,
     }
+    /// `POST /v1/sessions/{id}/undo`. The body may be left out.
+    Undo {
+        /// The last turn whose changes can still be taken back, where it is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")] turn_id: Option<String>,
+    }
     /// `PATCH /v1/sessions/{id}`. What is not said stays as it is, inside `policy` and `budgets` too.
     Patch {
         #[serde(default, skip_serializing_if = "Option::is_none")] title: Option<String>,

@@ -31,6 +31,13 @@ responses! {
         seq: u64,
         status: String,
     }
+    /// A turn's changes to files are being taken back; `workspace_restored` follows.
+    Undoing {
+        turn_id: String,
+        /// The event with which it began.
+        seq: u64,
+        status: String,
+    }
     Ended { status: String, }
 
     /// A session that was made from another one, or from an archive under an id of its own.

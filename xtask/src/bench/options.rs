@@ -11,8 +11,8 @@ Usage: cargo xtask bench [flags]
 
 Flags:
   --quick             fewer repetitions, 1,000 sessions in place of 10,000, no 1 GB log
-  --only <name,…>     only these: start turn long tools deltas provider memory create sessions
-                      written appends biglog fanout
+  --only <name,…>     only these: start turn long tools search deltas provider memory create
+                      sessions written appends biglog fanout outline
   --json              the result as JSON on stdout (progress goes to stderr either way)
   --baseline <file>   what to compare with [default: docs/bench-baseline.json]
   --save              write the result to the baseline file, and the table to docs/bench.md
@@ -22,9 +22,9 @@ Exits with 0 also where a bound is missed: times on a shared machine are no test
 ";
 
 /// The names that `--only` takes, in the order in which they are measured.
-pub const SECTIONS: [&str; 13] = [
-    "start", "turn", "long", "tools", "deltas", "provider", "memory", "create", "sessions", "written", "appends",
-    "biglog", "fanout",
+pub const SECTIONS: [&str; 15] = [
+    "start", "turn", "long", "tools", "search", "deltas", "provider", "memory", "create", "sessions", "written",
+    "appends", "biglog", "fanout", "outline",
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use crate::{
     follow::{Follow, Followed, Frame, Seat},
     limits::{self, Limits},
     lookup,
-    permit::{self, Answers, Permit, Seated},
+    permit::{self, Answers, Permit, Review, Seated},
     piped,
     standby::while_starting,
     talk::{self, NewTalk, Sent, TEXT_BYTES_MAX},
@@ -75,6 +75,9 @@ pub struct Arguments {
     /// you are asked on a terminal, and elsewhere they are denied
     #[arg(long, value_enum)]
     approve: Option<Permit>,
+    /// Who looks at changes of files before they are made, for a new session
+    #[arg(long, value_enum, value_name = "WHO", conflicts_with = "session")]
+    review: Option<Review>,
     /// Cancel the turn after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = within(1..=u64::MAX))]
     timeout: Option<u64>,
@@ -103,7 +106,8 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
             let approval = permit::policy(arguments.approve, answers);
             let model = arguments.model.clone();
             models::tell_before(context, model.as_deref());
-            let new = NewTalk { workspace: &workspace, model, approval, output_schema, budgets };
+            let review = arguments.review.map(Review::policy);
+            let new = NewTalk { workspace: &workspace, model, approval, output_schema, budgets, review };
             (while_starting(context, talk::begin(&client, &way, &new, &text)).await?, 0)
         }
     };

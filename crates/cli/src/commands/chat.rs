@@ -31,7 +31,7 @@ use crate::{
     limits::{self, Limits},
     lookup,
     models::default_of_daemon,
-    permit::{self, Answers, Permit, Seated},
+    permit::{self, Answers, Permit, Review, Seated},
     question,
     slash::{self, Slash},
     standby,
@@ -83,6 +83,9 @@ pub struct Arguments {
     /// you are asked on a terminal, and elsewhere they are denied
     #[arg(long, value_enum)]
     approve: Option<Permit>,
+    /// Who looks at changes of files before they are made, for new sessions
+    #[arg(long, value_enum, value_name = "WHO")]
+    review: Option<Review>,
     #[command(flatten)]
     limits: Limits,
 }
@@ -103,6 +106,7 @@ struct Chat<'a> {
     /// For the next new session.
     model: Option<String>,
     approve: Option<Permit>,
+    review: Option<Review>,
     /// What turns of new sessions may use.
     budgets: Option<Budgets>,
     answers: Answers,
@@ -147,6 +151,7 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
         workspace,
         model: arguments.model.clone(),
         approve: arguments.approve,
+        review: arguments.review,
         budgets: arguments.limits.of_new(arguments.session.is_some() || arguments.go_on)?,
         answers,
         lines: match person {
@@ -428,6 +433,7 @@ impl Chat<'_> {
     fn go_on_after(&mut self, done: anyhow::Result<()>) -> anyhow::Result<Next> {
         match done {
             Err(error) if exit::is_passing(&error) => {
+                let error = if self.context.remote.is_some() { exit::of_elsewhere(error) } else { error };
                 let session = self.open.as_ref().map_or("SESSION", |open| &open.session);
                 self.last = exit::report_in_chat(&error, self.context.output, session);
                 Ok(Next::GoOn)
@@ -492,7 +498,8 @@ impl Chat<'_> {
         };
         let approval = permit::policy(self.approve, self.answers);
         let (model, budgets) = (self.model.clone(), self.budgets.clone());
-        let new = NewTalk { workspace: &workspace, model, approval, output_schema: None, budgets };
+        let review = self.review.map(Review::policy);
+        let new = NewTalk { workspace: &workspace, model, approval, output_schema: None, budgets, review };
         let beginning = talk::begin(&self.client, &self.way, &new, text);
         standby::while_starting(self.context, beginning).await.inspect_err(tell_unsent)
     }

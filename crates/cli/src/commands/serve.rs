@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Context, stop};
 use crate::{
     address,
-    config::{self, Config, Durability, Hidden, Positive},
+    config::{self, Config, Durability, FetchPrivate, Hidden, Positive},
     daemon, data,
     exit::{self, Exit, Problem},
     foreign,
@@ -56,6 +56,8 @@ const TAKE_OVER_MAX: Duration = Duration::from_secs(30);
 const TAKE_OVER_LOOK: Duration = Duration::from_millis(20);
 /// Running supervisors are recorded here, in the data folder.
 const LEDGER: &str = "processes";
+/// What is known of the sources of workspaces, in the data folder; it may be deleted at any time.
+const OUTLINE_CACHE: &str = "cache/outline";
 
 /// The code of a folder that another daemon has.
 const LOCKED: &str = "locked";
@@ -129,6 +131,7 @@ struct Settings {
     secrets: BTreeMap<String, Hidden>,
     secret_variables: Vec<String>,
     servers: Vec<Server>,
+    fetch_private: FetchPrivate,
 }
 
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exit> {
@@ -186,6 +189,7 @@ fn settle(arguments: &Arguments, config: Config, variable: Variable<'_>) -> anyh
     let mut engine = EngineConfig { default_model, verify_commands: config.verify_commands, ..EngineConfig::default() };
     let mut limits = Limits::default();
     set(&mut engine.idle_evict, config.idle_evict);
+    config.context.lay_over(&mut engine.bundle);
     config.limits.lay_over(&mut limits, &mut engine);
     let durability = arguments.durability.or(config.durability).unwrap_or(Durability::Power);
     let end_when_idle = arguments.end_when_idle_ms.map(Duration::from_millis);
@@ -201,6 +205,7 @@ fn settle(arguments: &Arguments, config: Config, variable: Variable<'_>) -> anyh
         log_keep: config.log.keep.unwrap_or(log::KEEP),
         engine,
         secret_variables: config.secret_variables.into_iter().chain(key_variables(&catalog)).collect(),
+        fetch_private: config.tools.fetch_private,
         catalog,
         limits,
         remote,
@@ -231,6 +236,7 @@ pub fn shown(
         policy,
         secrets,
         secret_variables,
+        fetch_private,
         log,
         log_bytes_max,
         log_keep,
@@ -254,7 +260,12 @@ pub fn shown(
         ("log.file", json!(log)),
         ("log.bytes_max", json!(log_bytes_max)),
         ("log.keep", json!(log_keep)),
+        ("context.git", json!(engine.bundle.git)),
+        ("context.map_tokens", json!(engine.bundle.map_tokens)),
+        ("context.chunk_tokens", json!(engine.bundle.chunk_tokens)),
+        ("context.wait_ms", json!(engine.bundle.wait_ms)),
         ("recovery.resume", json!(policy.recovery.resume)),
+        ("tools.fetch_private", fetch_private.shown()),
         ("secrets", json!(secrets.keys().collect::<Vec<_>>())),
         ("providers", models::shown_providers(&config)),
         ("models", json!(config.models.keys().collect::<Vec<_>>())),
@@ -297,7 +308,8 @@ async fn serve(context: &Context, settings: Settings, log_file: Option<LogFile>)
     // Made now, so that they are kept out of texts from the beginning.
     let spare: Vec<String> = (0..SPARE_TOKENS).map(|_| data::random_hex()).collect::<anyhow::Result<_>>()?;
     let listener = listen(settings.listen).await?;
-    let tools = tools(data, &settings.secret_variables).await?;
+    let mut tools = tools(data, &settings.secret_variables).await?;
+    tools.fetch_private = settings.fetch_private.0;
     let known = settings.catalog.providers().flat_map(|provider| provider.secrets());
     let known = known.chain(foreign::secrets(&settings.servers));
     let secrets = secrets(&token, &spare, settings.secrets, &settings.secret_variables, known);
@@ -418,6 +430,7 @@ async fn tools(data: &Path, secret_variables: &[String]) -> anyhow::Result<Tools
     };
     swept.iter().for_each(|line| tracing::warn!("{line}"));
     let mut tools = ToolsConfig::new(supervisor()?, ledger, mark);
+    tools.outline_cache = Some(data.join(OUTLINE_CACHE));
     tools.scrub.extend(secret_variables.iter().cloned());
     tools.scrub.extend(systemd::VARIABLES.map(str::to_owned));
     Ok(tools)

@@ -13,8 +13,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 mod copies;
 mod gaps;
+mod undo;
 
 use self::gaps::Gaps;
+pub(super) use self::undo::{undone, undone_lines};
 use super::{Context, sessions::stands};
 use crate::{
     count::{counted, within},
@@ -90,6 +92,17 @@ enum Command {
     Compact {
         /// The session, by its id, the beginning of it, a label or a role
         session: String,
+    },
+    /// Take back what a turn did to files: all of it, or nothing where one was changed since
+    #[command(after_help = "Without --turn it is the last turn that can still be taken back. What commands\n\
+                            did is not; files that changed while the turn ran are named.\n\nExamples:\n    \
+                            tenure session undo sess_01K9\n    tenure session undo sess_01K9 --turn turn_01K9...")]
+    Undo {
+        /// The session, by its id, the beginning of it, a label or a role
+        session: String,
+        /// The turn, by its id
+        #[arg(long, value_name = "TURN")]
+        turn: Option<String>,
     },
     /// Let its interrupted turn go on
     Resume {
@@ -192,6 +205,7 @@ pub async fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<Exi
             change(context, &client, session, &patch).await
         }
         Command::Compact { session } => compact(context, &client, session).await,
+        Command::Undo { session, turn } => undo::run(context, &client, session, turn.clone()).await,
         Command::Resume { session } => resume(context, &client, session).await,
         Command::Retry { session } => retry(context, &client, session).await,
         Command::Fork { session, at, title, workspace, model, labels } => {

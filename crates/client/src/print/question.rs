@@ -37,7 +37,8 @@ pub fn question(data: &Value, before: &Before, look: &Look) -> String {
 fn summary(data: &Value, lines: &[Line]) -> String {
     let count =
         |sign: char| lines.iter().filter(|(tone, line)| *tone != Some(Tone::Name) && line.starts_with(sign)).count();
-    let counts = match data["input"]["patch"].is_string() || data["input"]["content"].is_string() {
+    let is_change = data["proposed"].is_object() || data["input"]["patch"].is_string();
+    let counts = match is_change || data["input"]["content"].is_string() {
         true => format!("  +{} -{}", count('+'), count('-')),
         false => String::new(),
     };
@@ -45,6 +46,10 @@ fn summary(data: &Value, lines: &[Line]) -> String {
 }
 
 fn asked_about(data: &Value, before: &Before) -> Vec<Line> {
+    // What the daemon has worked out itself is better than what a call says of itself.
+    if let Some(diff) = data["proposed"]["diff"].as_str().filter(|diff| !diff.is_empty()) {
+        return change(diff);
+    }
     let input = &data["input"];
     match (&input["patch"], &input["path"], &input["content"]) {
         (Value::String(patch), _, _) => change(patch),

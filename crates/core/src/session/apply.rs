@@ -7,8 +7,8 @@ use crate::{
     command::{KeyUse, Verdict},
     event::{
         ApprovalRequested, Body, CallOrigin, CompactionFailed, CompactionStarted, Event, MessageAdded,
-        ModelAttemptFailed, ModelOutputCompleted, SessionCreated, SessionForked, ToolCallCompleted, ToolCallStarted,
-        TurnInterrupted, TurnStarted, Verification,
+        ModelAttemptFailed, ModelOutputCompleted, ReviewFailed, SessionCreated, SessionForked, ToolCallCompleted,
+        ToolCallStarted, TurnInterrupted, TurnStarted, Verification,
     },
     ids::{CallId, TurnId},
     message::{Delivery, MessageRef},
@@ -16,8 +16,8 @@ use crate::{
     policy::{Policy, Scope},
     session::{
         ANSWERED_MAX, Answered, Attempts, Call, CallState, Compaction, GRANTS_MAX, KEY_KEPT_MS, KeyRecord, LastOutput,
-        Life, Lost, Origin, Phase, QueuedTurn, SETTLED_MAX, Seed, Session, Settings, SettledTurn, Stop, Turn,
-        TurnStatus, key_name,
+        Life, Lost, Origin, Phase, QueuedTurn, Review, SETTLED_MAX, Seed, Session, Settings, SettledTurn, Stop, Turn,
+        TurnStatus, Written, key_name,
     },
     time::Timestamp,
     tool::{CallClass, Outcome, ToolCall, ToolKind},
@@ -54,12 +54,15 @@ impl Session {
             answered: VecDeque::new(),
             seed: None,
             offered: None,
+            bundle_due: true,
             context_from: event.seq,
             compaction: None,
             compacted_to: 0,
             total: Spent::default(),
             children: Vec::new(),
             attachments: Vec::new(),
+            checkpoints: VecDeque::new(),
+            restoring: None,
             forked_from: None,
             lost: None,
             keys: Arc::default(),
@@ -91,7 +94,7 @@ impl Session {
                 if let Some(labels) = &updated.labels {
                     self.settings.labels = labels.clone();
                 }
-                self.settings.go_elsewhere(updated.model.as_ref(), updated.workspace_path.as_ref());
+                self.go_elsewhere(updated.model.as_ref(), updated.workspace_path.as_ref());
             }
             Body::SessionForked(forked) => self.become_fork(forked),
             Body::SessionCompleted(_) => self.end(Life::Completed, seq),
@@ -130,6 +133,7 @@ impl Session {
             }),
             Body::ContextSeeded(seeded) => {
                 self.seed = Some(Seed { seq, digest: seeded.digest(), verify: seeded.verify.clone() });
+                self.bundle_due &= seeded.bundle.is_none();
             }
             Body::ToolsOffered(offered) => self.offered = Some(offered.digest()),
             Body::CompactionStarted(started) => self.begin_compaction(started),
@@ -155,6 +159,19 @@ impl Session {
             }
             Body::ApprovalDenied(denied) => self.deny(denied.tool_call_id, denied.scope, seq),
             Body::ApprovalExpired(expired) => self.deny(expired.tool_call_id, Scope::Once, seq),
+            Body::ReviewStarted(started) => self.with_call(started.tool_call_id, |call| {
+                call.state = CallState::Reviewing { seq, attempts: Attempts::default() };
+                call.review = Review::Shown { digest: started.proposed.digest.clone() };
+            }),
+            Body::ReviewCompleted(done) => {
+                self.spent_now().pay_whole(&done.usage, done.cost_micro_usd);
+                self.with_call(done.tool_call_id, |call| call.state = CallState::Cleared);
+            }
+            Body::ReviewFailed(failed) => {
+                let begun = failed.begun || failed.reason.kind.follows_a_beginning();
+                self.spent_now().pay_failed(&failed.usage, failed.cost_micro_usd, begun);
+                self.with_call(failed.tool_call_id, |call| call.fail_review(failed, at));
+            }
             Body::BudgetReached(reached) => {
                 let attended = self.policy.approval.attended;
                 self.with_turn(|turn| {
@@ -175,6 +192,10 @@ impl Session {
             Body::ChildStarted(child) => self.children.push(child.child),
             Body::ChildWaiting(_) => {}
             Body::EventLost(lost) => Lost::add(&mut self.lost, seq, &lost.reason),
+            Body::CheckpointCreated(checkpoint) => self.keep_checkpoint(checkpoint, turn, seq),
+            Body::UndoRequested(undo) => self.begin_undo(undo, seq),
+            Body::RestoreStarted(started) => self.begin_restore(started),
+            Body::WorkspaceRestored(restored) => self.end_undo(restored),
             Body::ChildSettled(child) => {
                 self.children.retain(|id| *id != child.child);
                 match child.cost_micro_usd {
@@ -196,27 +217,42 @@ impl Session {
         }
         self.settings.labels = forked.labels.clone();
         self.settings.parent = None;
-        self.settings.go_elsewhere(forked.model.as_ref(), forked.workspace_path.as_ref());
+        self.go_elsewhere(forked.model.as_ref(), forked.workspace_path.as_ref());
         self.total = Spent::default();
         self.keys = Arc::default();
         self.children.clear();
         self.compaction = None;
+        // It goes on over there; here the files tell whether the turn can still be taken back.
+        self.restoring = None;
         self.grants.clear();
         self.answered.clear();
         self.with_turn(|turn| {
             turn.spent = Spent::default();
             for call in &mut turn.calls {
-                if matches!(call.state, CallState::Waiting { .. } | CallState::Cleared) {
+                if matches!(call.state, CallState::Waiting { .. } | CallState::Reviewing { .. } | CallState::Cleared) {
                     call.state = CallState::Asked;
+                    call.review = Review::None;
                 }
             }
         });
+    }
+
+    /// Another model or another folder, for the turns to come.
+    fn go_elsewhere(&mut self, model: Option<&String>, workspace_path: Option<&String>) {
+        if let Some(model) = model {
+            self.settings.model.clone_from(model);
+        }
+        if let Some(path) = workspace_path.filter(|path| **path != self.settings.workspace_path) {
+            self.settings.workspace_path.clone_from(path);
+            self.bundle_due = true;
+        }
     }
 
     /// Nothing is open when a session ends, unless its log lost the event that tells so.
     fn end(&mut self, life: Life, seq: u64) {
         self.life = life;
         self.compaction = None;
+        self.restoring = None;
         while let Some(queued) = self.queue.front().map(|queued| queued.id) {
             self.settle(Some(queued), TurnStatus::Cancelled, seq);
         }
@@ -337,6 +373,7 @@ impl Session {
             auto_resumes: 0,
             compactions: 0,
             too_long: None,
+            written: Written::default(),
         });
     }
 
@@ -344,6 +381,7 @@ impl Session {
         let Some(id) = id else { return };
         let messages = if self.turn.as_ref().is_some_and(|turn| turn.id == id) {
             let Some(turn) = self.turn.take() else { return };
+            self.bundle_due = false;
             self.total.add(&turn.spent);
             // A steering message that no request took in is not lost: the next turn takes it.
             let next = self.queue.front_mut().map_or(&mut self.unsent, |queued| &mut queued.messages);
@@ -401,6 +439,7 @@ fn is_cut(body: &Body) -> bool {
         Body::TurnInterrupted(_) => true,
         Body::ModelAttemptFailed(failed) => failed.reason.kind == FaultKind::Interrupted,
         Body::CompactionFailed(failed) => failed.reason.kind == FaultKind::Interrupted,
+        Body::ReviewFailed(failed) => failed.reason.kind == FaultKind::Interrupted,
         _ => false,
     }
 }
@@ -444,14 +483,15 @@ impl Spent {
     }
 }
 
-impl Settings {
-    /// Another model or another folder, for the turns to come.
-    fn go_elsewhere(&mut self, model: Option<&String>, workspace_path: Option<&String>) {
-        if let Some(model) = model {
-            self.model.clone_from(model);
-        }
-        if let Some(path) = workspace_path {
-            self.workspace_path.clone_from(path);
+impl Call {
+    fn fail_review(&mut self, failed: &ReviewFailed, at: Timestamp) {
+        let CallState::Reviewing { attempts, .. } = &mut self.state else { return };
+        attempts.made = failed.attempt;
+        attempts.count(&failed.reason, failed.retry_at, at);
+        if failed.is_given_up() {
+            // It is prepared once more, and shown to a person.
+            self.state = CallState::Cleared;
+            self.review = Review::GivenUp;
         }
     }
 }
@@ -473,9 +513,7 @@ impl Turn {
         self.spent.pay_whole(&output.usage, output.cost_micro_usd);
         let is_final = output.tool_calls.is_empty();
         self.last_output = Some(LastOutput { message_id: output.message_id, seq, is_final });
-        let asked =
-            |call: &ToolCall| Call { call: call.clone(), origin: CallOrigin::Model, state: CallState::Asked, runs: 0 };
-        self.calls = output.tool_calls.iter().map(asked).collect();
+        self.calls = output.tool_calls.iter().map(|call| Call::asked(call.clone(), CallOrigin::Model)).collect();
     }
 
     fn take_failure(&mut self, failed: &ModelAttemptFailed, at: Timestamp) {
@@ -491,7 +529,7 @@ impl Turn {
     /// The policy's own call enters with its first event; the model's calls are there already.
     fn know_call(&mut self, call: ToolCall, origin: CallOrigin) {
         if origin == CallOrigin::VerifyPolicy && self.call(call.id).is_none() {
-            self.calls.push(Call { call, origin, state: CallState::Asked, runs: 0 });
+            self.calls.push(Call::asked(call, origin));
             // A new verification is judged by its own end, not by an earlier one's.
             self.verification = Verification::NotNeeded;
         }
@@ -509,7 +547,12 @@ impl Turn {
             problem: None,
         };
         self.know_call(call, request.origin);
-        self.with_call(request.tool_call_id, |call| call.state = CallState::Waiting { expires_at: request.expires_at });
+        self.with_call(request.tool_call_id, |call| {
+            call.state = CallState::Waiting { expires_at: request.expires_at };
+            if let Some(proposed) = &request.proposed {
+                call.review = Review::Shown { digest: proposed.digest.clone() };
+            }
+        });
     }
 
     fn start_call(&mut self, started: &ToolCallStarted) {
@@ -527,6 +570,7 @@ impl Turn {
         if started.run == 1 {
             self.spent.tool_calls += 1;
         }
+        self.written.commands |= started.kind != ToolKind::Read && started.intent.is_empty();
         self.with_call(started.tool_call_id, |call| {
             call.state = CallState::Started { intent: started.intent.clone() };
             call.runs = started.run;
@@ -536,6 +580,9 @@ impl Turn {
     fn end_call(&mut self, done: &ToolCallCompleted) {
         let ok = done.result.ok;
         let kind = self.call(done.tool_call_id).map(|call| call.call.kind);
+        if let Some(call) = self.calls.iter().find(|call| call.call.id == done.tool_call_id) {
+            self.written.take_end(call, done);
+        }
         self.with_call(done.tool_call_id, |call| call.state = CallState::Done { ok });
         if done.outcome == Outcome::Finished {
             self.auto_resumes = 0;
@@ -562,6 +609,11 @@ impl Turn {
         self.spent.active_ms = self.spent.active_ms.saturating_add(cut.active_ms);
         self.phase = Phase::Interrupted;
         for classed in &cut.calls {
+            if let Some(call) = self.calls.iter().find(|call| call.call.id == classed.tool_call_id)
+                && classed.class == CallClass::Unknown
+            {
+                self.written.take_unknown(call);
+            }
             self.with_call(classed.tool_call_id, |call| {
                 call.state = match (classed.class, call.call.kind) {
                     // Nothing happened, or running it twice does no harm: it starts again.

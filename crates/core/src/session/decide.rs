@@ -6,7 +6,7 @@ use crate::{
     command::{Answer, Command, Input, KeyUse, Refusal},
     event::{Actor, Body, ContextSeeded, Event, SessionCreated, SessionExpired, SessionUpdated, ToolsOffered},
     ids::{SessionId, TurnId},
-    policy::{PatchReview, Policy},
+    policy::Policy,
     session::{KEY_KEPT_MS, Life, Session, key_name},
     time::Moment,
 };
@@ -17,6 +17,8 @@ mod damaged;
 mod flow;
 mod fork;
 mod recover;
+mod review;
+mod undo;
 mod work;
 
 use work::Gone;
@@ -49,14 +51,7 @@ fn check_policy(policy: &Policy) -> Result<(), Refusal> {
             "leave compaction out for 80 and 95",
         ));
     }
-    match policy.patch_review {
-        PatchReview::Off => Ok(()),
-        PatchReview::Request | PatchReview::Auto => Err(Refusal::new(
-            "unsupported_policy",
-            "patch_review can only be 'off' in this version",
-            "leave patch_review out",
-        )),
-    }
+    Ok(())
 }
 
 impl Session {
@@ -73,14 +68,22 @@ impl Session {
             Input::ModelFailed { turn, step, attempt, fault, partial } => {
                 self.model_failed((turn, step, attempt), fault, partial, moment)
             }
-            Input::ToolPrepared { turn, call, intent } => self.tool_prepared(turn, call, intent, moment),
+            Input::ToolPrepared { turn, call, intent, diff } => self.tool_prepared(turn, call, intent, diff, moment),
+            Input::Reviewed { turn, call, attempt, review } => self.reviewed((turn, call, attempt), review, moment),
+            Input::ReviewFailed { turn, call, attempt, fault, partial } => {
+                self.review_failed((turn, call, attempt), fault, partial, moment)
+            }
             Input::ToolDone { turn, call, run, outcome, result, duration_ms } => {
                 self.tool_done((turn, call, run), outcome, result, duration_ms, moment)
             }
             Input::TimeUp { turn } => self.time_up(turn, moment),
             Input::Woke { call } => self.approval_expired(call, moment),
             Input::WorkGone { turn, left, took, cut } => self.work_gone(turn, Gone { left, took, cut }, moment),
-            Input::Recover { classes, partial, seen } => Ok(self.recover(&classes, partial, seen, moment)),
+            Input::RestorePrepared { undo, prepared } => self.restore_prepared(undo, prepared, moment),
+            Input::RestoreDone { undo, done } => self.restore_done(undo, done, moment),
+            Input::Recover { classes, restore, partial, seen } => {
+                Ok(self.recover(&classes, restore, partial, seen, moment))
+            }
             Input::Expire { idle_ms } => self.expire(idle_ms, moment),
         }
     }
@@ -154,8 +157,8 @@ impl Session {
     /// Whether this seed would change what the model sees or how the turn is verified.
     pub fn seed_differs(&self, seed: &ContextSeeded) -> bool {
         match &self.seed {
-            Some(known) => known.digest != seed.digest(),
-            None => !seed.files.is_empty() || seed.verify.is_some(),
+            Some(known) => known.digest != seed.digest() || seed.bundle.is_some(),
+            None => !seed.files.is_empty() || seed.verify.is_some() || seed.bundle.is_some(),
         }
     }
 

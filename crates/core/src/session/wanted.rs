@@ -2,8 +2,8 @@
 
 use crate::{
     ids::{CallId, TurnId},
-    policy::RuleAction,
-    session::{Call, CallState, Life, Phase, Session, Turn},
+    policy::{PatchReview, RuleAction},
+    session::{Attempts, Call, CallState, Life, Phase, RestoringPhase, Review, Session, Turn},
     time::Timestamp,
     tool::{ToolKind, VerifySource},
 };
@@ -27,6 +27,13 @@ pub enum Effect {
         turn: TurnId,
         call: CallId,
     },
+    /// Asks a model whether what a write call would do is good.
+    ReviewChange {
+        turn: TurnId,
+        call: CallId,
+        attempt: u32,
+        not_before: Option<Timestamp>,
+    },
     RunTool {
         turn: TurnId,
         call: CallId,
@@ -46,6 +53,21 @@ pub enum Effect {
     ReportGone {
         turn: TurnId,
     },
+    /// Finds out whether a turn's changes can be taken back, without touching a file. The undo is named by its event.
+    PrepareRestore {
+        undo: u64,
+    },
+    /// Takes them back.
+    RestoreWorkspace {
+        undo: u64,
+    },
+}
+
+/// Who looks at a change before it is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reviewer {
+    Person,
+    Model,
 }
 
 impl Session {
@@ -60,6 +82,10 @@ impl Session {
         wanted.extend(self.compacting().map(|compaction| Effect::Compact {
             attempt: compaction.attempts.made + 1,
             not_before: compaction.attempts.not_before,
+        }));
+        wanted.extend(self.restoring.as_ref().map(|restoring| match restoring.phase {
+            RestoringPhase::Preparing => Effect::PrepareRestore { undo: restoring.undo },
+            RestoringPhase::Started { .. } => Effect::RestoreWorkspace { undo: restoring.undo },
         }));
         wanted
     }
@@ -76,7 +102,10 @@ impl Session {
                 attempt: turn.next_attempt(),
                 not_before: turn.attempts.not_before,
             }],
-            Phase::Going => running_calls(turn).chain(approvals(turn)).chain(self.preparations(turn)).collect(),
+            Phase::Going => {
+                let calls = running_calls(turn).chain(approvals(turn)).chain(reviews(turn));
+                calls.chain(self.preparations(turn)).collect()
+            }
         }
     }
 
@@ -98,10 +127,16 @@ impl Session {
         let call = &turn.calls[index];
         let cleared = match call.state {
             CallState::Cleared => true,
-            CallState::Asked => call.call.problem.is_none() && self.judge(call) == RuleAction::Allow,
-            CallState::Waiting { .. } | CallState::Started { .. } | CallState::Unknown | CallState::Done { .. } => {
-                false
+            CallState::Asked => {
+                let judged = self.judge(call);
+                let may = judged == RuleAction::Allow || (judged == RuleAction::Ask && self.is_shown_first(call));
+                call.call.problem.is_none() && may
             }
+            CallState::Waiting { .. }
+            | CallState::Reviewing { .. }
+            | CallState::Started { .. }
+            | CallState::Unknown
+            | CallState::Done { .. } => false,
         };
         cleared && turn.calls[..index].iter().all(|earlier| earlier.is_done() || side_by_side(earlier, call))
     }
@@ -122,6 +157,33 @@ impl Session {
         }
     }
 
+    /// Whether a person who is asked for this call is shown what it would change, and so is asked once that is known.
+    pub(super) fn is_shown_first(&self, call: &Call) -> bool {
+        let policy = &self.policy;
+        call.call.kind == ToolKind::Write && policy.patch_review == PatchReview::Request && policy.approval.attended
+    }
+
+    /// Who has to look at this change before it is made.
+    pub(super) fn reviewer(&self, call: &Call, digest: &str) -> Option<Reviewer> {
+        let asks = match (&call.review, self.policy.patch_review) {
+            (_, PatchReview::Off) => return None,
+            (Review::Shown { digest: shown }, _) if shown == digest => return None,
+            (Review::Shown { .. }, PatchReview::Request) => Reviewer::Person,
+            // Who allowed this call before it was to be shown, or before the reviewer failed, is not asked twice.
+            (Review::GivenUp, _) | (_, PatchReview::Request)
+                if self.answered.iter().any(|answered| answered.call == call.call.id) =>
+            {
+                return None;
+            }
+            (Review::GivenUp, _) | (_, PatchReview::Request) => Reviewer::Person,
+            (Review::None | Review::Shown { .. }, PatchReview::Auto) => Reviewer::Model,
+        };
+        // Who allowed such calls for the whole session has seen enough of them.
+        let granted =
+            self.grants.iter().any(|(tool, subject)| *tool == call.call.name && *subject == call.call.subject);
+        (!granted).then_some(asks)
+    }
+
     fn is_trusted(&self, commands: &str) -> bool {
         self.verify_plan().is_some_and(|plan| {
             matches!(plan.source, VerifySource::Config | VerifySource::Policy) && plan.subject() == commands
@@ -132,6 +194,14 @@ impl Session {
 fn running_calls(turn: &Turn) -> impl Iterator<Item = Effect> + '_ {
     let started = turn.calls.iter().filter(|call| call.is_running());
     started.map(|call| Effect::RunTool { turn: turn.id, call: call.call.id, run: call.runs })
+}
+
+fn reviews(turn: &Turn) -> impl Iterator<Item = Effect> + '_ {
+    turn.calls.iter().filter_map(|call| {
+        let Attempts { made, not_before, .. } = call.reviewing()?;
+        let (attempt, not_before) = (made + 1, *not_before);
+        Some(Effect::ReviewChange { turn: turn.id, call: call.call.id, attempt, not_before })
+    })
 }
 
 fn approvals(turn: &Turn) -> impl Iterator<Item = Effect> + '_ {

@@ -190,7 +190,9 @@ fn what_a_crash_cut_counts_as_far_as_it_was_seen() {
     let mut world = case("seen").given([say("hi")]).when(wait(500)).world;
     let seen = world.now();
     world.now_ms += 100_000;
-    world.tell(Input::Recover { classes: vec![], partial: Partial::default(), seen: Some(seen) }).unwrap();
+    world
+        .tell(Input::Recover { classes: vec![], restore: None, partial: Partial::default(), seen: Some(seen) })
+        .unwrap();
     assert_eq!(world.session.spent().active_ms, 500);
     assert_eq!(world.session.turn.as_ref().unwrap().clock, world.now());
 }

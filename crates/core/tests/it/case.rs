@@ -3,7 +3,7 @@
 use tenure_core::{
     budget::Budgets,
     event::SessionCreated,
-    policy::{ApprovalPolicy, Policy},
+    policy::{ApprovalPolicy, PatchReview, Policy},
     session::Decision,
 };
 
@@ -31,6 +31,12 @@ impl Case {
 
     pub fn approval(mut self, change: impl FnOnce(&mut ApprovalPolicy)) -> Case {
         change(&mut self.created.policy.approval);
+        self
+    }
+
+    /// Changes are looked at before they are made.
+    pub fn reviewing(mut self, review: PatchReview) -> Case {
+        self.created.policy.patch_review = review;
         self
     }
 

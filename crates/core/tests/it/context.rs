@@ -180,7 +180,7 @@ fn seed(source: SeedSource, text: &str) -> ContextSeeded {
         "" => vec![],
         text => vec![SeedFile { path: "AGENTS.md".into(), text: text.into(), truncated: false }],
     };
-    ContextSeeded { source, files, verify: None }
+    ContextSeeded { source, files, verify: None, bundle: None }
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_core::{
+    command::Verdict,
     context::{ChatMessage, Voice},
-    event::{Body, CallOrigin, Event},
+    event::{Body, CallOrigin, Event, RestoreOutcome, ToolCallStarted},
     ids::{CallId, MessageId, TurnId},
-    policy::{RuleAction, Scope},
+    policy::{PatchReview, RuleAction, Scope},
     session::{CallState, Effect, Life, Phase, Session},
     tool::{CallClass, Outcome, ToolCall, ToolKind, VerifySource},
 };
@@ -27,6 +28,10 @@ struct Seen {
     done: bool,
     answers: u32,
     granted: bool,
+    /// The change that somebody looked at and said yes to.
+    reviewed: Option<String>,
+    /// The model that should look at it could not.
+    given_up: bool,
     /// Its place among all calls of the log.
     place: usize,
 }
@@ -45,6 +50,9 @@ pub struct Laws {
     taken_in: BTreeSet<MessageId>,
     delivered: BTreeSet<MessageId>,
     last_output: u64,
+    /// Turns that changed files, by the event that tells what.
+    checkpoints: BTreeMap<TurnId, u64>,
+    undone: BTreeSet<TurnId>,
     ended: bool,
 }
 
@@ -62,6 +70,8 @@ impl Laws {
             taken_in: BTreeSet::new(),
             delivered: BTreeSet::new(),
             last_output: 0,
+            checkpoints: BTreeMap::new(),
+            undone: BTreeSet::new(),
             ended: false,
         }
     }
@@ -85,6 +95,7 @@ impl Laws {
             Body::TurnQueued(_) => assert!(self.queued.insert(event.turn_id.unwrap()), "a turn is queued once"),
             Body::TurnStarted(started) => {
                 assert_eq!(self.open, None, "one turn at a time");
+                assert_eq!(self.state.restoring, None, "no turn works while files are put back");
                 self.open = event.turn_id;
                 self.queued.remove(&event.turn_id.unwrap());
                 self.taken_in.extend(started.messages.iter().map(|message| message.id));
@@ -111,8 +122,31 @@ impl Laws {
                     self.asked(call, event.turn_id.unwrap());
                 }
             }
-            Body::ApprovalRequested(request) if request.origin == CallOrigin::VerifyPolicy => {
-                self.policy_call(request.tool_call_id, &request.name, &request.subject);
+            Body::ApprovalRequested(request) => {
+                if request.origin == CallOrigin::VerifyPolicy {
+                    self.policy_call(request.tool_call_id, &request.name, &request.subject);
+                }
+                let call = self.calls.get_mut(&request.tool_call_id).expect("a known call");
+                assert_eq!(call.answers, 0, "nobody is asked twice for a call");
+                call.reviewed = request.proposed.as_ref().map(|proposed| proposed.digest.clone());
+            }
+            Body::ReviewStarted(started) => {
+                let call = self.calls.get_mut(&started.tool_call_id).expect("a known call");
+                assert!(!call.done && call.kind == ToolKind::Write, "what is reviewed is a change to come");
+                call.reviewed = Some(started.proposed.digest.clone());
+            }
+            Body::ReviewCompleted(done) => {
+                let call = self.calls.get_mut(&done.tool_call_id).expect("a known call");
+                if done.verdict == Verdict::Deny {
+                    call.reviewed = None;
+                }
+            }
+            Body::ReviewFailed(failed) => {
+                let call = self.calls.get_mut(&failed.tool_call_id).expect("a known call");
+                if failed.is_given_up() {
+                    call.reviewed = None;
+                    call.given_up = true;
+                }
             }
             Body::ApprovalGranted(granted) => {
                 let call = self.calls.get_mut(&granted.tool_call_id).expect("a known call");
@@ -143,6 +177,7 @@ impl Laws {
                     self.policy_call(started.tool_call_id, &started.name, &lines.join("\n"));
                 }
                 self.started(started.tool_call_id, started.run);
+                self.was_reviewed(started);
             }
             Body::ToolCallCompleted(done) => {
                 let call = self.calls.get_mut(&done.tool_call_id).expect("a known call");
@@ -156,7 +191,38 @@ impl Laws {
             Body::BudgetReached(reached) => {
                 assert!(reached.reached.used >= reached.reached.limit, "a budget is reached when it is used up");
             }
+            Body::CheckpointCreated(_) => {
+                assert_eq!(event.turn_id, self.open, "a checkpoint comes before its turn's end");
+                assert!(self.checkpoints.insert(event.turn_id.unwrap(), event.seq).is_none(), "and once");
+            }
+            Body::UndoRequested(undo) => {
+                assert_eq!(
+                    (self.open, &self.state.restoring),
+                    (None, &None),
+                    "files are put back when nothing else runs"
+                );
+                assert_eq!(
+                    self.checkpoints.get(&undo.turn_id),
+                    Some(&undo.checkpoint_seq),
+                    "of a turn with a checkpoint"
+                );
+                assert!(!self.undone.contains(&undo.turn_id), "and only once");
+            }
+            Body::RestoreStarted(started) => {
+                assert_eq!(self.state.restoring.as_ref().map(|one| one.turn), Some(started.turn_id));
+            }
+            Body::WorkspaceRestored(restored) => {
+                assert_eq!(
+                    self.state.restoring.as_ref().map(|one| one.turn),
+                    Some(restored.turn_id),
+                    "one end for each"
+                );
+                if restored.outcome == RestoreOutcome::Restored {
+                    self.undone.insert(restored.turn_id);
+                }
+            }
             Body::SessionCompleted(_) | Body::SessionCanceled(_) | Body::SessionExpired(_) => {
+                assert_eq!(self.state.restoring, None, "a session ends when its files are at rest");
                 assert_eq!(self.open, None, "a session ends when no turn is open");
                 assert!(self.queued.is_empty(), "a session ends when none waits");
                 self.ended = true;
@@ -183,7 +249,6 @@ impl Laws {
             | Body::ContextSeeded(_)
             | Body::ToolsOffered(_)
             | Body::ModelAttemptFailed(_)
-            | Body::ApprovalRequested(_)
             | Body::BudgetRaised(_)
             | Body::ChildStarted(_)
             | Body::ChildWaiting(_)
@@ -215,6 +280,8 @@ impl Laws {
             done: false,
             answers: 0,
             granted: false,
+            reviewed: None,
+            given_up: false,
             place: self.calls.len(),
         };
         self.calls.insert(call.id, seen);
@@ -241,6 +308,16 @@ impl Laws {
         let call = self.calls.get_mut(&id).expect("a known call");
         call.answers += 1;
         assert_eq!(call.answers, 1, "an approval is answered once");
+    }
+
+    fn was_reviewed(&self, started: &ToolCallStarted) {
+        let call = &self.calls[&started.tool_call_id];
+        if call.kind == ToolKind::Write && self.state.policy.patch_review != PatchReview::Off && started.run == 1 {
+            let seen = call.reviewed == Some(started.intent.digest())
+                || (call.given_up || call.reviewed.is_none()) && call.granted;
+            let lasting = self.lasting.contains(&(call.name.clone(), call.subject.clone()));
+            assert!(seen || lasting, "a change is made once somebody has looked at this very one");
+        }
     }
 
     fn started(&mut self, id: CallId, run: u32) {
@@ -277,8 +354,11 @@ impl Laws {
     /// An open turn that goes on wants something or waits for a person.
     fn nothing_hangs(&self, session: &Session) {
         let Some(turn) = &session.turn else {
-            assert!(session.queue.is_empty(), "none waits when none is open");
-            assert!(session.wanted().iter().all(is_compact), "only a summary is made when no turn is open");
+            assert!(session.queue.is_empty() || session.restoring.is_some(), "none waits when none is open");
+            let beside = |effect: &Effect| is_compact(effect) || is_restore(effect);
+            assert!(session.wanted().iter().all(beside), "only a summary or an undo is made when no turn is open");
+            let restores = session.wanted().iter().filter(|effect| is_restore(effect)).count();
+            assert_eq!(restores, usize::from(session.restoring.is_some()), "an undo under way goes on");
             return;
         };
         let waits = turn.calls.iter().any(|call| matches!(call.state, CallState::Waiting { .. }));
@@ -346,6 +426,10 @@ impl Laws {
 
 fn is_work(effect: &Effect) -> bool {
     !matches!(effect, Effect::TimeUp { .. })
+}
+
+fn is_restore(effect: &Effect) -> bool {
+    matches!(effect, Effect::PrepareRestore { .. } | Effect::RestoreWorkspace { .. })
 }
 
 fn is_compact(effect: &Effect) -> bool {

@@ -3,15 +3,15 @@
 use proptest::prelude::*;
 use tenure_core::{
     budget::Budgets,
-    command::{Command, Input, ModelOutput, Partial, Update, Verdict},
+    command::{Command, FailedRestore, Input, ModelOutput, Partial, PreparedRestore, Review, Update, Verdict},
     context::ChatMessage,
-    event::{Actor, ContextCompacted, ContextSeeded, SeedFile, SeedSource, SessionCreated},
+    event::{Actor, ContextCompacted, ContextSeeded, RefusedFile, SeedFile, SeedSource, SessionCreated},
     ids::CallId,
     message::{Delivery, Part, Role},
     model::{Fault, FaultKind, StopReason, Usage},
-    policy::{Policy, Resume, Rule, RuleAction, Scope},
-    session::{CallState, Effect, Life, Phase},
-    tool::{CallClass, Intent, Outcome, ToolCall, ToolKind, ToolResult, VerifyPlan, VerifySource},
+    policy::{PatchReview, Policy, Resume, Rule, RuleAction, Scope},
+    session::{CallState, Effect, Life, Phase, RestoringPhase},
+    tool::{CallClass, FileChange, Intent, Outcome, ToolCall, ToolKind, ToolResult, VerifyPlan, VerifySource},
 };
 
 use crate::{
@@ -49,6 +49,10 @@ enum Act {
     SetPolicy(Box<Policy>),
     Rename,
     End,
+    Undo {
+        which: Option<u8>,
+        key: Option<u8>,
+    },
     Compact,
     /// The window is full by so much of 255.
     Measure {
@@ -95,8 +99,11 @@ fn policy() -> impl Strategy<Value = Policy> {
         proptest::sample::subsequence(vec![ToolKind::Read, ToolKind::Write, ToolKind::Exec, ToolKind::Network], 0..=3);
     let verify = (any::<bool>(), proptest::option::of(0..3usize), 0..3u32);
     let recovery = prop_oneof![Just(Resume::Ask), Just(Resume::Safe), Just(Resume::Always)];
-    (proptest::collection::vec(rule, 0..2), kinds, prop::bool::weighted(0.8), any::<bool>(), verify, recovery).prop_map(
-        |(rules, kinds, attended, expires, (auto_verify, commands, max_attempts), resume)| {
+    let review =
+        prop_oneof![2 => Just(PatchReview::Off), 1 => Just(PatchReview::Request), 1 => Just(PatchReview::Auto)];
+    let approval = (proptest::collection::vec(rule, 0..2), kinds, prop::bool::weighted(0.8), any::<bool>());
+    (approval, verify, recovery, review).prop_map(
+        |((rules, kinds, attended, expires), (auto_verify, commands, max_attempts), resume, review)| {
             let mut policy = Policy::default();
             policy.approval.rules = rules;
             policy.approval.require_for_kinds = kinds;
@@ -106,6 +113,7 @@ fn policy() -> impl Strategy<Value = Policy> {
             policy.verify.commands = commands.map(|count| vec!["make".into(); count]);
             policy.verify.max_attempts = max_attempts;
             policy.recovery.resume = resume;
+            policy.patch_review = review;
             policy
         },
     )
@@ -146,6 +154,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => prop::bool::weighted(0.3).prop_map(|end| if end { Act::End } else { Act::Rename }),
         1 => prop::bool::weighted(0.1).prop_map(|expire| if expire { Act::Expire } else { Act::StartTurn }),
         1 => Just(Act::Compact),
+        3 => (proptest::option::weighted(0.4, any::<u8>()), key()).prop_map(|(which, key)| Act::Undo { which, key }),
         2 => any::<u8>().prop_map(|tokens| Act::Measure { tokens }),
         1 => (source, any::<u8>()).prop_map(|(source, commands)| Act::Seed { source, commands }),
         25 => (any::<u8>(), any::<u8>(), proptest::collection::vec(any::<u8>(), 0..4))
@@ -155,6 +164,20 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (0..200u64).prop_map(|ms| Act::Wait { ms }),
         1 => (0..50u64).prop_map(|ms| Act::Rewind { ms }),
     ]
+}
+
+/// What a write call does: nothing, or something to one of a few files.
+fn changing(how: u8) -> Intent {
+    let state = |what: u8| (!what.is_multiple_of(4)).then(|| format!("d{}", what % 4));
+    let file = FileChange {
+        path: format!("f{}", how % 3),
+        before: state(how / 3),
+        after: state(how / 12),
+        mode: Some(0o644),
+        ..FileChange::default()
+    };
+    let folders = if how.is_multiple_of(7) { vec!["made".to_owned()] } else { vec![] };
+    if how.is_multiple_of(5) { Intent::default() } else { Intent { files: vec![file], folders } }
 }
 
 /// A world and the laws that watch it.
@@ -227,6 +250,10 @@ impl Play {
             Act::End => {
                 self.command(Command::End { reason: None }, None);
             }
+            Act::Undo { which, key } => {
+                let turn_id = which.and_then(|which| pick(&self.world.turns, which));
+                self.command(Command::Undo { turn_id }, key);
+            }
             Act::Compact => {
                 self.command(Command::Compact, None);
             }
@@ -242,7 +269,7 @@ impl Play {
                 let files = vec![SeedFile { path: "AGENTS.md".into(), text: commands.to_string(), truncated: false }];
                 let commands = vec![format!("c{}", commands % 3)];
                 let verify = Some(VerifyPlan { source, commands });
-                self.tell(Input::ContextFound(ContextSeeded { source: SeedSource::New, files, verify }));
+                self.tell(Input::ContextFound(ContextSeeded { source: SeedSource::New, files, verify, bundle: None }));
             }
             Act::Serve { which, how, calls } => {
                 if let Some(effect) = pick(&self.world.session.wanted(), which) {
@@ -321,12 +348,47 @@ impl Play {
                 }
             }
             Effect::PrepareTool { turn, call } => {
-                let intent = if how.is_multiple_of(4) { Err("cannot".into()) } else { Ok(Intent::default()) };
-                Input::ToolPrepared { turn, call, intent }
+                let intent = if how.is_multiple_of(4) { Err("cannot".into()) } else { Ok(changing(how)) };
+                Input::ToolPrepared { turn, call, intent, diff: Some("+x".into()) }
+            }
+            Effect::ReviewChange { turn, call, attempt, not_before } => {
+                self.world.now_ms = self.world.now_ms.max(not_before.map_or(0, |at| at.ms()));
+                let usage = Usage { input_tokens: 3, ..Default::default() };
+                match FAULTS.get(usize::from(how)) {
+                    Some(kind) => Input::ReviewFailed {
+                        turn,
+                        call,
+                        attempt,
+                        fault: Fault::new(*kind, "failed"),
+                        partial: Partial { usage, ..Partial::default() },
+                    },
+                    None => {
+                        let verdict = if how.is_multiple_of(2) { Verdict::Approve } else { Verdict::Deny };
+                        let review = Review { verdict, reason: "so".into(), usage, cost: Some(1) };
+                        Input::Reviewed { turn, call, attempt, review }
+                    }
+                }
             }
             Effect::RunTool { turn, call, run } => {
                 let result = if how.is_multiple_of(3) { ToolResult::failed("no") } else { ToolResult::ok("yes") };
                 Input::ToolDone { turn, call, run, outcome: Outcome::Finished, result, duration_ms: 1 }
+            }
+            Effect::PrepareRestore { undo } => {
+                let refused = || vec![RefusedFile { path: "f0".into(), why: "it was changed since".into() }];
+                let prepared = PreparedRestore { intent: changing(how), ..PreparedRestore::default() };
+                Input::RestorePrepared {
+                    undo,
+                    prepared: if how.is_multiple_of(3) { Err(refused()) } else { Ok(prepared) },
+                }
+            }
+            Effect::RestoreWorkspace { undo } => {
+                let refused = || vec![RefusedFile { path: "f0".into(), why: "the disk is full".into() }];
+                let done = match how % 4 {
+                    0 => Err(FailedRestore::Nothing(refused())),
+                    1 => Err(FailedRestore::InPart(refused())),
+                    _ => Ok(()),
+                };
+                Input::RestoreDone { undo, done }
             }
             Effect::TimeUp { turn, at } => {
                 self.world.now_ms = self.world.now_ms.max(at.ms());
@@ -432,20 +494,22 @@ impl Play {
                 turn: tenure_core::ids::TurnId::new(turn.ulid().increment().unwrap()),
                 call,
                 intent: Ok(Intent::default()),
+                diff: None,
             },
             _ => Input::Woke { call: call_id("none") },
         };
         assert!(!self.tell(input), "what nobody waits for is refused");
     }
 
-    fn crash(&mut self, classes: &[u8]) {
+    fn crash(&mut self, classes_of: &[u8]) {
         let calls = self.world.session.turn.iter().flat_map(|turn| &turn.calls);
         let class =
             |class: &u8| [CallClass::NotStarted, CallClass::Finished, CallClass::Unknown][usize::from(*class % 3)];
-        let classes = calls.map(|call| call.call.id).zip(classes.iter().map(class)).collect();
+        let classes = calls.map(|call| call.call.id).zip(classes_of.iter().map(class)).collect();
         let partial = Partial { text: "half".into(), ..Default::default() };
+        let restore = classes_of.first().map(class);
         assert!(
-            self.tell(Input::Recover { classes, partial, seen: Some(self.world.now()) }),
+            self.tell(Input::Recover { classes, restore, partial, seen: Some(self.world.now()) }),
             "a recovery is never refused"
         );
     }
@@ -453,6 +517,15 @@ impl Play {
     /// Everything is answered well until nothing is open. The number of answers is bounded.
     fn drive_to_the_end(&mut self) {
         for _ in 0..2_000 {
+            if let Some(restoring) = &self.world.session.restoring {
+                let undo = restoring.undo;
+                let effect = match restoring.phase {
+                    RestoringPhase::Preparing => Effect::PrepareRestore { undo },
+                    RestoringPhase::Started { .. } => Effect::RestoreWorkspace { undo },
+                };
+                self.serve(effect, 31, &[]);
+                continue;
+            }
             let Some(turn) = &self.world.session.turn else { return };
             let turn_id = turn.id;
             match turn.phase {

@@ -168,7 +168,7 @@ fn a_steer_during_verification_is_answered_before_the_turn_ends() {
         .policy(policy.clone())
         .given([say("a"), asks([write("w1")]), prepared("w1"), done("w1"), reply(), steer("b"), done("verify")])
         .when(reply())
-        .then(&["model_output_completed 3.1", "turn_completed t1 passed"], &[]);
+        .then(&["model_output_completed 3.1", "checkpoint_created t1 a.txt", "turn_completed t1 passed"], &[]);
     case("it failed")
         .policy(policy.clone())
         .given([say("a"), asks([write("w1")]), prepared("w1"), done("w1"), reply(), steer("b")])

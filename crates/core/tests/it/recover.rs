@@ -94,7 +94,7 @@ fn a_queued_turn_behind_nothing_starts() {
     events.iter_mut().zip(1..).for_each(|(event, seq)| event.seq = seq);
     (world.session, world.events) = (fold(&events), events);
     assert_eq!((world.session.turn.is_some(), world.session.queue.len()), (false, 1));
-    world.tell(Input::Recover { classes: vec![], partial: Partial::default(), seen: None }).unwrap();
+    world.tell(Input::Recover { classes: vec![], restore: None, partial: Partial::default(), seen: None }).unwrap();
     assert_eq!((world.session.turn.is_some(), world.session.queue.len()), (true, 0));
     assert_eq!(world.show_wanted(), ["CallModel 1.1"]);
 }

@@ -123,9 +123,26 @@ impl World {
                 format!("{} {}{}", call_name(data.tool_call_id), word(&data.scope), by_policy(event))
             }
             Body::ApprovalExpired(data) => call_name(data.tool_call_id),
+            Body::ReviewStarted(data) => call_name(data.tool_call_id),
+            Body::ReviewCompleted(data) => format!("{} {}", call_name(data.tool_call_id), word(&data.verdict)),
+            Body::ReviewFailed(data) => {
+                let retry = data.retry_at.map_or(String::new(), |at| format!(" retry {}", after(event.ts, at)));
+                format!("{}.{} {}{retry}", call_name(data.tool_call_id), data.attempt, word(&data.reason.kind))
+            }
             Body::BudgetReached(data) => show_breach(&data.reached),
             Body::BudgetRaised(_) => String::new(),
             Body::ChildStarted(_) | Body::ChildWaiting(_) | Body::ChildSettled(_) => String::new(),
+            Body::CheckpointCreated(data) => {
+                let paths: Vec<&str> = data.files.iter().map(|file| file.path.as_str()).collect();
+                format!("{turn} {}", paths.join(","))
+            }
+            Body::UndoRequested(data) => format!("{} at {}", self.show_turn(data.turn_id), data.checkpoint_seq),
+            Body::RestoreStarted(data) => self.show_turn(data.turn_id),
+            Body::WorkspaceRestored(data) => {
+                let refused: Vec<&str> = data.refused.iter().map(|file| file.path.as_str()).collect();
+                let paths = data.restored.iter().map(String::as_str).chain(refused).collect::<Vec<_>>().join(",");
+                format!("{} {} {paths}", self.show_turn(data.turn_id), word(&data.outcome))
+            }
         };
         format!("{} {rest}", event.body.wire_type()).trim_end().to_owned()
     }
@@ -141,10 +158,16 @@ impl World {
                 format!("Compact {attempt}{wait}")
             }
             Effect::PrepareTool { call, .. } => format!("PrepareTool {}", call_name(*call)),
+            Effect::ReviewChange { call, attempt, not_before, .. } => {
+                let wait = not_before.map_or(String::new(), |at| format!(" {}", after(self.now(), at)));
+                format!("ReviewChange {}.{attempt}{wait}", call_name(*call))
+            }
             Effect::RunTool { call, run, .. } => format!("RunTool {} run {run}", call_name(*call)),
             Effect::TimeUp { at, .. } => format!("TimeUp {}", after(self.now(), *at)),
             Effect::Wake { call, at } => format!("Wake {} {}", call_name(*call), after(self.now(), *at)),
             Effect::ReportGone { turn } => format!("ReportGone {}", self.show_turn(*turn)),
+            Effect::PrepareRestore { undo } => format!("PrepareRestore {undo}"),
+            Effect::RestoreWorkspace { undo } => format!("RestoreWorkspace {undo}"),
         }
     }
 
@@ -161,6 +184,7 @@ impl World {
             Answer::Canceling { turn_id } => format!("canceling {}", self.show_turn(*turn_id)),
             Answer::Updated { seq } => format!("updated {seq}"),
             Answer::Attached { attachment } => format!("attached {}", attachment.r#ref),
+            Answer::Undoing { turn_id, seq } => format!("undoing {} {seq}", self.show_turn(*turn_id)),
             Answer::Compacting { seq } => format!("compacting {seq}"),
             Answer::Ended { status } => format!("ended {status}"),
         }

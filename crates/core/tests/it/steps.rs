@@ -3,9 +3,9 @@
 use serde_json::json;
 use tenure_core::{
     budget::Budgets,
-    command::{Command, Input, ModelOutput, Partial, Update, Verdict},
+    command::{Command, FailedRestore, Input, ModelOutput, Partial, PreparedRestore, Review, Update, Verdict},
     context::{ChatMessage, Entry},
-    event::{Actor, CompactTrigger, ContextCompacted, ContextSeeded, SeedFile, SeedSource, ToolsOffered},
+    event::{Actor, CompactTrigger, ContextCompacted, ContextSeeded, RefusedFile, SeedFile, SeedSource, ToolsOffered},
     message::{Delivery, Part, Role},
     model::{Fault, FaultKind, MicroUsd, StopReason, Usage},
     policy::{Policy, Scope},
@@ -187,12 +187,86 @@ pub fn intent() -> Intent {
         after: Some("af".into()),
         old_bytes: Some("blob".into()),
         mode: Some(0o644),
+        ..FileChange::default()
     };
-    Intent { files: vec![change] }
+    Intent { files: vec![change], folders: vec![] }
 }
 
 pub fn prepared(name: &'static str) -> Step {
-    tell(move |world| Input::ToolPrepared { turn: world.open_turn(), call: world.call(name), intent: Ok(intent()) })
+    prepared_with(name, intent())
+}
+
+pub fn prepared_with(name: &'static str, intent: Intent) -> Step {
+    tell(move |world| Input::ToolPrepared {
+        turn: world.open_turn(),
+        call: world.call(name),
+        intent: Ok(intent.clone()),
+        diff: Some("+x".into()),
+    })
+}
+
+/// A write call that changes this file from one content to the other; `-` is none.
+pub fn prepared_as(name: &'static str, path: &'static str, before: &'static str, after: &'static str) -> Step {
+    let content = |digest: &str| (digest != "-").then(|| digest.to_owned());
+    let (before, after) = (content(before), content(after));
+    tell(move |world| {
+        let change = FileChange {
+            path: path.into(),
+            before: before.clone(),
+            after: after.clone(),
+            old_bytes: before.as_ref().map(|digest| format!("artifacts/{digest}")),
+            mode: before.as_ref().map(|_| 0o644),
+            ..FileChange::default()
+        };
+        let intent = Ok(Intent { files: vec![change], folders: vec![] });
+        Input::ToolPrepared { turn: world.open_turn(), call: world.call(name), intent, diff: Some("+x".into()) }
+    })
+}
+
+// Undo.
+
+pub fn undo() -> Step {
+    command(Command::Undo { turn_id: None })
+}
+
+pub fn undo_turn(turn: &'static str) -> Step {
+    in_turn(turn, |turn_id| Command::Undo { turn_id: Some(turn_id) })
+}
+
+fn undo_under_way(world: &World) -> u64 {
+    world.session.restoring.as_ref().map_or(0, |restoring| restoring.undo)
+}
+
+/// Every file is what the turn left.
+pub fn restorable() -> Step {
+    tell(|world| {
+        let prepared = PreparedRestore { intent: intent(), not_undone: vec!["log".into()], more_not_undone: false };
+        Input::RestorePrepared { undo: undo_under_way(world), prepared: Ok(prepared) }
+    })
+}
+
+pub fn drifted() -> Step {
+    tell(|world| Input::RestorePrepared { undo: undo_under_way(world), prepared: Err(refused_file()) })
+}
+
+pub fn put_back() -> Step {
+    tell(|world| Input::RestoreDone { undo: undo_under_way(world), done: Ok(()) })
+}
+
+pub fn not_put_back() -> Step {
+    tell(|world| {
+        let done = Err(FailedRestore::Nothing(refused_file()));
+        Input::RestoreDone { undo: undo_under_way(world), done }
+    })
+}
+
+fn refused_file() -> Vec<RefusedFile> {
+    vec![RefusedFile { path: "a.txt".into(), why: "it was changed since".into() }]
+}
+
+/// The daemon died while files were put back, and they were looked at.
+pub fn crash_restoring(class: Option<CallClass>) -> Step {
+    tell(move |_| Input::Recover { classes: vec![], restore: class, partial: partial(""), seen: None })
 }
 
 pub fn unprepared(name: &'static str) -> Step {
@@ -200,6 +274,27 @@ pub fn unprepared(name: &'static str) -> Step {
         turn: world.open_turn(),
         call: world.call(name),
         intent: Err("the file changed".into()),
+        diff: None,
+    })
+}
+
+/// A model looked at the change of this call.
+pub fn reviewed(name: &'static str, verdict: Verdict) -> Step {
+    tell(move |world| {
+        let usage = Usage { input_tokens: 3, ..Usage::default() };
+        let review = Review { verdict, reason: "so it is".into(), usage, cost: Some(4) };
+        Input::Reviewed { turn: world.open_turn(), call: world.call(name), attempt: world.review_attempt(name), review }
+    })
+}
+
+/// The model that was to look at it failed.
+pub fn review_fails(name: &'static str, kind: FaultKind) -> Step {
+    tell(move |world| Input::ReviewFailed {
+        turn: world.open_turn(),
+        call: world.call(name),
+        attempt: world.review_attempt(name),
+        fault: Fault::new(kind, "no"),
+        partial: Partial::default(),
     })
 }
 
@@ -317,7 +412,7 @@ pub fn crash() -> Step {
 pub fn crash_with<const N: usize>(classes: [(&'static str, CallClass); N], text: &'static str) -> Step {
     tell(move |world| {
         let classes = classes.iter().map(|(name, class)| (world.call(name), *class)).collect();
-        Input::Recover { classes, partial: partial(text), seen: None }
+        Input::Recover { classes, restore: None, partial: partial(text), seen: None }
     })
 }
 
@@ -441,6 +536,7 @@ pub fn found(source: VerifySource, commands: &[&str]) -> Step {
         source: SeedSource::New,
         files: vec![SeedFile { path: "AGENTS.md".into(), text: "be kind".into(), truncated: false }],
         verify: Some(VerifyPlan { source, commands }),
+        bundle: None,
     };
     seeded(seed)
 }

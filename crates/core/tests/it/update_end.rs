@@ -2,11 +2,7 @@
 
 use tenure_core::{
     command::{Command, Update},
-    event::{Actor, SessionCreated},
-    ids::SessionId,
-    policy::{PatchReview, Policy, Rule, RuleAction},
-    session::create,
-    time::{Moment, Timestamp},
+    policy::{Policy, Rule, RuleAction},
     tool::{ToolKind, VerifySource},
 };
 
@@ -55,19 +51,6 @@ fn updates() {
     let settings = &moved.world.session.settings;
     assert_eq!((settings.model.as_str(), settings.workspace_path.as_str()), ("other", "/other"));
     case("not under an open turn").given([say("hi")]).when(elsewhere()).refused("turn_open");
-    for review in [PatchReview::Request, PatchReview::Auto] {
-        case("patch review is not there yet")
-            .when(change_policy(Policy { patch_review: review, ..Default::default() }))
-            .refused("unsupported_policy");
-        let created = SessionCreated {
-            settings: Default::default(),
-            policy: Policy { patch_review: review, ..Default::default() },
-            budgets: Default::default(),
-        };
-        let mut moment = Moment::new(Timestamp::from_ms(5), 1);
-        let id: SessionId = moment.session_id();
-        assert_eq!(create(id, created, Actor::SYSTEM, &mut moment).unwrap_err().code, "unsupported_policy");
-    }
 }
 
 #[test]

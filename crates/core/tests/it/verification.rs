@@ -26,12 +26,10 @@ fn a_write_is_verified_before_the_turn_ends() {
         .when(reply())
         .then(&["model_output_completed 2.1", "tool_call_started verify run 1"], &["RunTool verify run 1"])
         .status("active", "t1 running");
-    case("passed")
-        .policy(trusted(&["make test"]))
-        .given(wrote())
-        .given([reply()])
-        .when(done("verify"))
-        .then(&["tool_call_completed verify finished ok", "turn_completed t1 passed"], &[]);
+    case("passed").policy(trusted(&["make test"])).given(wrote()).given([reply()]).when(done("verify")).then(
+        &["tool_call_completed verify finished ok", "checkpoint_created t1 a.txt", "turn_completed t1 passed"],
+        &[],
+    );
     case("failed: the model goes on with it")
         .policy(trusted(&["make test"]))
         .given(wrote())
@@ -49,7 +47,10 @@ fn a_write_is_verified_before_the_turn_ends() {
         .given(wrote())
         .given([reply(), broke("verify"), asks([write("w2")]), prepared("w2"), done("w2"), reply()])
         .when(done("verify"))
-        .then(&["tool_call_completed verify finished ok", "turn_completed t1 passed"], &[]);
+        .then(
+            &["tool_call_completed verify finished ok", "checkpoint_created t1 a.txt", "turn_completed t1 passed"],
+            &[],
+        );
     case("a word instead of a change does not escape it")
         .policy(trusted(&["make test"]))
         .given(wrote())
@@ -98,17 +99,17 @@ fn what_needs_no_verification() {
         .policy(off)
         .given(wrote())
         .when(reply())
-        .then(&["model_output_completed 2.1", "turn_completed t1 not_needed"], &[]);
+        .then(&["model_output_completed 2.1", "checkpoint_created t1 a.txt", "turn_completed t1 not_needed"], &[]);
     case("no command was found: skipped, and the turn says so")
         .given(wrote())
         .when(reply())
-        .then(&["model_output_completed 2.1", "turn_completed t1 skipped"], &[]);
+        .then(&["model_output_completed 2.1", "checkpoint_created t1 a.txt", "turn_completed t1 skipped"], &[]);
     case("the policy names no command")
         .policy(trusted(&[]))
         .given([found(VerifySource::Makefile, &["make test"])])
         .given(wrote())
         .when(reply())
-        .then(&["model_output_completed 2.1", "turn_completed t1 skipped"], &[]);
+        .then(&["model_output_completed 2.1", "checkpoint_created t1 a.txt", "turn_completed t1 skipped"], &[]);
 }
 
 #[test]
@@ -147,20 +148,25 @@ fn commands_of_the_workspace_are_asked_for_once_per_session_and_text() {
         .when(reply())
         .then(&["model_output_completed 3.1", "approval_requested verify"], &[]);
     case("no: the turn is completed and says so").given(asked()).when(deny("verify")).then(
-        &["approval_denied verify once", "tool_call_completed verify not_run failed", "turn_completed t1 denied"],
+        &[
+            "approval_denied verify once",
+            "tool_call_completed verify not_run failed",
+            "checkpoint_created t1 a.txt",
+            "turn_completed t1 denied",
+        ],
         &[],
     );
     case("no for the session: not asked again")
         .given(asked())
         .given([deny_for(Scope::Session, "verify"), say("more"), asks([write("w2")]), prepared("w2"), done("w2")])
         .when(reply())
-        .then(&["model_output_completed 2.1", "turn_completed t2 denied"], &[]);
+        .then(&["model_output_completed 2.1", "checkpoint_created t2 a.txt", "turn_completed t2 denied"], &[]);
     case("nobody to ask")
         .unattended()
         .given([found(VerifySource::AgentsMd, &["make test"])])
         .given(wrote())
         .when(reply())
-        .then(&["model_output_completed 2.1", "turn_completed t1 denied"], &[]);
+        .then(&["model_output_completed 2.1", "checkpoint_created t1 a.txt", "turn_completed t1 denied"], &[]);
     case("a no is not carried into a later verification")
         .given(asked())
         .given([steer("do verify"), deny("verify"), reply(), approve("verify")])
@@ -177,7 +183,12 @@ fn an_expired_question_counts_as_no() {
         .given([reply(), wait(10)])
         .when(woke("verify"))
         .then(
-            &["approval_expired verify", "tool_call_completed verify not_run failed", "turn_completed t1 denied"],
+            &[
+                "approval_expired verify",
+                "tool_call_completed verify not_run failed",
+                "checkpoint_created t1 a.txt",
+                "turn_completed t1 denied",
+            ],
             &[],
         );
 }
@@ -197,7 +208,14 @@ fn attempts_are_capped() {
         .given(wrote())
         .given([reply(), broke("verify"), reply()])
         .when(broke("verify"))
-        .then(&["tool_call_completed verify finished failed", "turn_failed t1 verification_failed"], &[])
+        .then(
+            &[
+                "tool_call_completed verify finished failed",
+                "checkpoint_created t1 a.txt",
+                "turn_failed t1 verification_failed",
+            ],
+            &[],
+        )
         .status("active", "t1 failed");
     case("they count per turn")
         .policy(policy)
@@ -225,7 +243,7 @@ fn the_model_may_verify_by_itself() {
         .given(wrote())
         .given([asks([check_call("v1", "make test")]), done("v1")])
         .when(reply())
-        .then(&["model_output_completed 3.1", "turn_completed t1 passed"], &[]);
+        .then(&["model_output_completed 3.1", "checkpoint_created t1 a.txt", "turn_completed t1 passed"], &[]);
     case("what failed is")
         .policy(trusted(&["make test"]))
         .given(wrote())
@@ -251,7 +269,7 @@ fn a_rule_can_forbid_or_demand() {
         .policy(with(RuleAction::Deny))
         .given(wrote())
         .when(reply())
-        .then(&["model_output_completed 2.1", "turn_completed t1 denied"], &[]);
+        .then(&["model_output_completed 2.1", "checkpoint_created t1 a.txt", "turn_completed t1 denied"], &[]);
     case("switched off after it passed: later writes do not count as verified")
         .policy(trusted(&["make test"]))
         .given(wrote())
@@ -262,5 +280,5 @@ fn a_rule_can_forbid_or_demand() {
             off
         })])
         .when(reply())
-        .then(&["model_output_completed 4.1", "turn_completed t1 not_needed"], &[]);
+        .then(&["model_output_completed 4.1", "checkpoint_created t1 a.txt", "turn_completed t1 not_needed"], &[]);
 }

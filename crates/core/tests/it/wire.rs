@@ -52,6 +52,10 @@ fn sample(wire_type: &str) -> Value {
         "context_seeded" => json!({
             "source": "new", "files": [{"path": "AGENTS.md", "text": "x", "truncated": true}],
             "verify": {"source": "agents_md", "commands": ["make test"]},
+            "bundle": {
+                "git": "on main", "map": "a.rs:\n  1: fn a()\n", "left_out": ["no map"],
+                "chunks": [{"path": "a.rs", "first_line": 1, "last_line": 2, "text": "fn a() {\n}\n"}],
+            },
         }),
         "tools_offered" => json!({
             "tools": [{
@@ -81,7 +85,18 @@ fn sample(wire_type: &str) -> Value {
         }),
         "approval_requested" => json!({
             "tool_call_id": call, "name": "shell", "kind": "exec", "input": {"command": "ls"}, "subject": "ls",
-            "origin": "model", "expires_at": time,
+            "origin": "model", "expires_at": time, "proposed": {"diff": "+x", "digest": "d"},
+        }),
+        "review_started" => json!({
+            "tool_call_id": call, "name": "write_file", "model": "m", "proposed": {"diff": "+x", "digest": "d"},
+        }),
+        "review_completed" => json!({
+            "tool_call_id": call, "name": "write_file", "verdict": "deny", "reason": "r", "model": "m",
+            "usage": usage, "cost_micro_usd": null,
+        }),
+        "review_failed" => json!({
+            "tool_call_id": call, "name": "write_file", "attempt": 1, "reason": {"kind": "server", "message": "no"},
+            "usage": usage, "cost_micro_usd": 3, "begun": true, "retry_at": time,
         }),
         "approval_granted" | "approval_denied" => {
             json!({"tool_call_id": call, "name": "shell", "scope": "session", "reason": "r"})
@@ -102,6 +117,24 @@ fn sample(wire_type: &str) -> Value {
         "compaction_failed" => json!({
             "reason": {"kind": "server", "message": "no"}, "usage": {"input_tokens": 1, "output_tokens": 2},
             "cost_micro_usd": 3, "retry_at": "2025-01-01T00:00:01.000Z",
+        }),
+        "checkpoint_created" => json!({
+            "workspace_path": "/w", "started_at": time, "files": [{
+                "path": "d/a", "before": "b", "after": null, "old_bytes": "artifacts/o", "mode": 420, "mode_after": 420,
+                "real": "e/a",
+            }],
+            "folders": ["d"], "unknown": [{"tool_call_id": call, "name": "write_file", "paths": ["x"]}],
+            "commands": true, "incomplete": true, "secrets": ["A"],
+        }),
+        "undo_requested" => json!({"turn_id": "turn_01JGFJJZ00041061050R3GG28A", "checkpoint_seq": 4}),
+        "restore_started" => json!({
+            "turn_id": "turn_01JGFJJZ00041061050R3GG28A", "intent": {"files": [{"path": "a", "before": null, "after": "b"}]},
+            "not_undone": ["log"], "more_not_undone": true,
+        }),
+        "workspace_restored" => json!({
+            "turn_id": "turn_01JGFJJZ00041061050R3GG28A", "outcome": "refused", "restored": ["a"],
+            "refused": [{"path": "a", "why": "w"}], "not_undone": ["log"], "more_not_undone": true,
+            "unknown": [{"tool_call_id": call, "name": "write_file", "paths": ["x"]}],
         }),
         other => panic!("no sample of {other}: add one"),
     }

@@ -104,6 +104,12 @@ impl World {
         self.session.turn.as_ref().expect("a turn is open").id
     }
 
+    /// The attempt at a review that this call waits for.
+    pub fn review_attempt(&self, name: &str) -> u32 {
+        let call = self.session.turn.as_ref().and_then(|turn| turn.call(self.call(name)));
+        call.and_then(|call| call.reviewing()).map_or(0, |attempts| attempts.made) + 1
+    }
+
     /// The call of this name; `verify` is the one that the policy added last.
     pub fn call(&self, name: &str) -> CallId {
         let mut calls = self.session.turn.iter().flat_map(|turn| &turn.calls);

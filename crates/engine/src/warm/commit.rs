@@ -89,6 +89,7 @@ impl Warm {
             }
             // A name that was made of a secret would not be found under another one: it is made without it.
             Command::Compact
+            | Command::Undo { .. }
             | Command::Attach { .. }
             | Command::StartTurn
             | Command::Retry { .. }

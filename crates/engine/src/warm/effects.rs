@@ -10,9 +10,9 @@ use std::{
 
 use futures::FutureExt;
 use tenure_core::{
-    command::{Input, ModelOutput, Partial},
+    command::{FailedRestore, Input, ModelOutput, Partial},
     context::{ChatMessage, ModelRequest, Purpose, RequestMeta, Transcript},
-    event::{CompactTrigger, ContextSeeded, SeedSource},
+    event::CompactTrigger,
     ids::{CallId, TurnId},
     message::Part,
     model::{Fault, FaultKind, MicroUsd, Usage},
@@ -21,7 +21,6 @@ use tenure_core::{
     tool::{Intent, Outcome, ToolResult},
 };
 use tenure_models::{Model, tokens::Gauge};
-use tenure_tools::foreign::{Found, Selection};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -35,8 +34,8 @@ use crate::{
     compact::{Compacting, Plan, Room},
     load,
     model_call::{Bill, ModelCall},
-    redaction::redacted,
-    tool_call::CallOfTool,
+    tool_call::{CallOfTool, Prepared},
+    undo::whole,
 };
 
 /// How long stopped work is waited for; tools give up and name what is left before that.
@@ -83,18 +82,25 @@ impl Warm {
         let now = self.shared.parts.clock.now();
         match effect {
             Effect::CallModel { not_before: Some(at), .. } if at > now => self.wake_by(at),
-            Effect::Compact { not_before: Some(at), .. } | Effect::Wake { at, .. } | Effect::TimeUp { at, .. }
+            Effect::Compact { not_before: Some(at), .. }
+            | Effect::ReviewChange { not_before: Some(at), .. }
+            | Effect::Wake { at, .. }
+            | Effect::TimeUp { at, .. }
                 if at > now =>
             {
                 self.wake_by(at)
             }
             Effect::Compact { attempt, .. } => self.start_compaction(effect, attempt).await,
             Effect::CallModel { turn, step, attempt, .. } => self.start_model(effect, turn, step, attempt).await,
+            Effect::ReviewChange { turn, call, attempt, .. } => self.start_review(effect, turn, call, attempt).await,
             Effect::PrepareTool { turn, call } => self.start_tool(effect, turn, call, None),
             Effect::RunTool { turn, call, run } => self.start_tool(effect, turn, call, Some(run)),
             Effect::TimeUp { turn, .. } => self.time_up(turn).await,
             Effect::Wake { call, .. } => self.tell(Input::Woke { call }).await,
             Effect::ReportGone { turn } => self.report_gone(turn).await,
+            Effect::PrepareRestore { undo } | Effect::RestoreWorkspace { undo } => {
+                self.start_restore(effect, undo).await
+            }
         }
     }
 
@@ -158,16 +164,24 @@ impl Warm {
             }
             Effect::CallModel { .. }
             | Effect::Compact { .. }
+            | Effect::ReviewChange { .. }
             | Effect::TimeUp { .. }
             | Effect::Wake { .. }
-            | Effect::ReportGone { .. } => "a model call".to_owned(),
+            | Effect::ReportGone { .. }
+            | Effect::PrepareRestore { .. }
+            | Effect::RestoreWorkspace { .. } => "a model call".to_owned(),
         }
     }
 
     async fn start_model(&mut self, effect: Effect, turn: TurnId, step: u32, attempt: u32) -> bool {
         if self.seeded_for != Some(turn) {
-            let (seed, found) = self.look_around().await;
-            self.offering.found = found;
+            let plan = self.bundle_plan().filter(|_| self.shared.parts.config.reading == Reading::Beside);
+            if let Some(plan) = plan {
+                self.seeded_for = Some(turn);
+                self.look_beside(effect, plan).await;
+                return false;
+            }
+            let seed = self.look_around().await;
             let differs = self.state.seed_differs(&seed);
             if differs && !self.tell(Input::ContextFound(seed)).await {
                 return false;
@@ -203,32 +217,6 @@ impl Warm {
                 self.tell(Input::ModelFailed { turn, step, attempt, fault, partial }).await
             }
         }
-    }
-
-    /// Reads what the workspace says of itself: recorded when it differs from what is known.
-    async fn look_around(&self) -> (ContextSeeded, Option<Found>) {
-        let workspace = PathBuf::from(&self.state.settings.workspace_path);
-        let commands = self.shared.parts.config.verify_commands.clone();
-        let foreign = self.shared.parts.foreign.clone();
-        let look = move || {
-            let files = tenure_tools::find_context(&workspace);
-            let found = foreign.map(|foreign| {
-                let found = foreign.find(&workspace, &Selection::All);
-                // What is kept on disk of it is read here, where that holds up nobody.
-                foreign.known(&found);
-                found
-            });
-            (files, tenure_tools::find_verify_plan(&workspace, commands.as_deref()), found)
-        };
-        let (files, verify, found) = match self.shared.parts.config.reading {
-            Reading::Beside => tokio::task::spawn_blocking(look).await.unwrap_or_default(),
-            Reading::InPlace => look(),
-        };
-        let source = if self.state.seed.is_none() { SeedSource::New } else { SeedSource::Resume };
-        for problem in found.iter().flat_map(|found| &found.problems) {
-            self.shared.notice_once(format!("{}: {problem}", self.state.settings.workspace_path));
-        }
-        (redacted(&self.shared.parts.secrets, &ContextSeeded { source, files, verify }), found)
     }
 
     async fn model_call(
@@ -270,7 +258,7 @@ impl Warm {
     }
 
     /// The conversation, with all that it speaks of.
-    async fn need_transcript(&mut self) -> Result<(), Fault> {
+    pub(super) async fn need_transcript(&mut self) -> Result<(), Fault> {
         let unread = |error: Error| Fault::new(FaultKind::Server, error.to_string());
         let store = self.shared.parts.store.clone();
         let mut transcript = match self.transcript.take() {
@@ -388,6 +376,7 @@ impl Warm {
             workspace: PathBuf::from(&self.state.settings.workspace_path),
             verify: self.state.plan_of(&call),
             require_clean: self.state.policy.verify.require_clean,
+            patch_review: self.state.policy.patch_review,
             cancel: token.clone(),
             shower,
         };
@@ -401,7 +390,7 @@ impl Warm {
                 // Nothing outside was changed yet, so it can be left where it stands.
                 let input = tokio::select! {
                     biased;
-                    intent = tool.prepare() => Some(Input::ToolPrepared { turn, call: id, intent }),
+                    prepared = tool.prepare() => Some(prepared_input(turn, id, prepared)),
                     () = token.cancelled() => None,
                 };
                 (input, Vec::new())
@@ -477,9 +466,10 @@ impl Warm {
             if let (None, Some(call), Some(brake)) = (&input, call_of(&effect), brake) {
                 self.took.push((call, brake.ran_ms()));
             }
-            if input.is_none() && matches!(effect, Effect::CallModel { .. }) {
-                let cut = self.bill.as_ref().map(Bill::so_far).unwrap_or_default();
-                self.cut_model.get_or_insert(cut);
+            // A look around before the call was no call yet.
+            let asks = matches!(effect, Effect::CallModel { .. } | Effect::ReviewChange { .. });
+            if let (None, true, Some(bill)) = (&input, asks, &self.bill) {
+                self.cut_model.get_or_insert_with(|| bill.so_far());
             }
         }
         Ok(())
@@ -501,7 +491,12 @@ impl Warm {
                 self.calibrate(output);
                 Some((*turn, Partial { usage: output.usage, cost: output.cost, ..Partial::default() }))
             }
-            Input::ModelFailed { turn, partial, .. } => Some((*turn, partial.clone())),
+            Input::Reviewed { turn, review, .. } => {
+                Some((*turn, Partial { usage: review.usage, cost: review.cost, ..Partial::default() }))
+            }
+            Input::ModelFailed { turn, partial, .. } | Input::ReviewFailed { turn, partial, .. } => {
+                Some((*turn, partial.clone()))
+            }
             _ => None,
         };
         match self.commit(input).await {
@@ -540,10 +535,14 @@ fn turn_of(effect: &Effect) -> Option<TurnId> {
     match effect {
         Effect::CallModel { turn, .. }
         | Effect::PrepareTool { turn, .. }
+        | Effect::ReviewChange { turn, .. }
         | Effect::RunTool { turn, .. }
         | Effect::TimeUp { turn, .. }
         | Effect::ReportGone { turn } => Some(*turn),
-        Effect::Compact { .. } | Effect::Wake { .. } => None,
+        Effect::Compact { .. }
+        | Effect::Wake { .. }
+        | Effect::PrepareRestore { .. }
+        | Effect::RestoreWorkspace { .. } => None,
     }
 }
 
@@ -562,6 +561,14 @@ fn model_input(turn: TurnId, step: u32, attempt: u32, outcome: Result<ModelOutpu
     }
 }
 
+fn prepared_input(turn: TurnId, call: CallId, prepared: Result<Prepared, String>) -> Input {
+    let (intent, diff) = match prepared {
+        Ok(Prepared { intent, diff }) => (Ok(intent), diff),
+        Err(problem) => (Err(problem), None),
+    };
+    Input::ToolPrepared { turn, call, intent, diff }
+}
+
 /// What is told of an effect that panicked: a bug of ours ends that one piece of work.
 fn broken(effect: Effect) -> Option<Input> {
     let why = "this work ended by a fault of the daemon";
@@ -570,7 +577,11 @@ fn broken(effect: Effect) -> Option<Input> {
             let fault = Fault::new(FaultKind::Malformed, why);
             Some(Input::ModelFailed { turn, step, attempt, fault, partial: Partial::default() })
         }
-        Effect::PrepareTool { turn, call } => Some(Input::ToolPrepared { turn, call, intent: Err(why.into()) }),
+        Effect::PrepareTool { turn, call } => Some(prepared_input(turn, call, Err(why.into()))),
+        Effect::ReviewChange { turn, call, attempt, .. } => {
+            let fault = Fault::new(FaultKind::Malformed, why);
+            Some(Input::ReviewFailed { turn, call, attempt, fault, partial: Partial::default() })
+        }
         Effect::RunTool { turn, call, run } => {
             let (outcome, result) = (Outcome::Finished, ToolResult::failed(why));
             Some(Input::ToolDone { turn, call, run, outcome, result, duration_ms: 0 })
@@ -578,6 +589,10 @@ fn broken(effect: Effect) -> Option<Input> {
         Effect::Compact { attempt, .. } => {
             let fault = Fault::new(FaultKind::Malformed, why);
             Some(Input::CompactFailed { attempt, fault, partial: Partial::default() })
+        }
+        Effect::PrepareRestore { undo } => Some(Input::RestorePrepared { undo, prepared: Err(vec![whole(why)]) }),
+        Effect::RestoreWorkspace { undo } => {
+            Some(Input::RestoreDone { undo, done: Err(FailedRestore::InPart(vec![whole(why)])) })
         }
         Effect::TimeUp { .. } | Effect::Wake { .. } | Effect::ReportGone { .. } => None,
     }

@@ -1,22 +1,23 @@
 //! Which tools the next request offers: those built in, and foreign ones as they are recorded before the model sees
 //! them. What has to be started for that is started beside the session, which can be stopped meanwhile.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use tenure_core::{command::Input, event::ToolsOffered, ids::TurnId, session::Effect, tool::OfferedTool};
 use tenure_tools::{
     Registry,
-    foreign::{Found, Offer},
+    foreign::{Found, Offer, Selection},
 };
 
 use super::Warm;
-use crate::redaction::redacted;
+use crate::{Reading, redaction::redacted};
 
 /// What is offered now.
 #[derive(Default)]
 pub(super) struct Offering {
     /// What the workspace has, as the turn found it.
-    pub(super) found: Option<Found>,
+    found: Option<Found>,
+    found_for: Option<TurnId>,
     /// The step whose request this is for: all its attempts offer the same.
     step: Option<(TurnId, u32)>,
     tools: Option<(String, Arc<Registry>)>,
@@ -42,6 +43,10 @@ impl Warm {
         if self.offering.step == Some((turn, step)) {
             return Offered::Ready;
         }
+        if self.offering.found_for != Some(turn) {
+            self.offering.found = self.find_foreign().await;
+            self.offering.found_for = Some(turn);
+        }
         let found = self.offering.found.clone().filter(|found| !found.is_empty());
         let (Some(foreign), Some(found)) = (self.shared.parts.foreign.clone(), found) else {
             return self.take_offer(Offer::default(), turn, step).await;
@@ -64,6 +69,26 @@ impl Warm {
                 Offered::NotYet
             }
         }
+    }
+
+    /// What the user's config and the workspace name now.
+    async fn find_foreign(&self) -> Option<Found> {
+        let foreign = self.shared.parts.foreign.clone()?;
+        let workspace = PathBuf::from(&self.state.settings.workspace_path);
+        let look = move || {
+            let found = foreign.find(&workspace, &Selection::All);
+            // What is kept on disk of it is read here, where that holds up nobody.
+            foreign.known(&found);
+            found
+        };
+        let found = match self.shared.parts.config.reading {
+            Reading::Beside => tokio::task::spawn_blocking(look).await.ok()?,
+            Reading::InPlace => look(),
+        };
+        for problem in &found.problems {
+            self.shared.notice_once(format!("{}: {problem}", self.state.settings.workspace_path));
+        }
+        Some(found)
     }
 
     async fn take_offer(&mut self, offer: Offer, turn: TurnId, step: u32) -> Offered {

@@ -35,9 +35,12 @@ impl Warm {
     async fn try_recover(&mut self) -> Result<(), Error> {
         let state = self.state.clone();
         let Some(turn) = &state.turn else {
-            return match state.queue.is_empty() && state.compaction.is_none() {
+            return match state.queue.is_empty() && state.compaction.is_none() && state.restoring.is_none() {
                 true => Ok(()),
-                false => self.tell_recovered(Vec::new(), Partial::default(), None).await,
+                false => {
+                    let restore = self.restore_class().await?;
+                    self.tell_recovered(Vec::new(), restore, Partial::default(), None).await
+                }
             };
         };
         let (shown, seen) = load::shown(&*self.shared.parts.store, self.id, turn).await?;
@@ -45,13 +48,15 @@ impl Warm {
         shown.iter().for_each(|delta| self.shown.take(delta));
         if matches!(turn.phase, Phase::Stopping(_)) {
             // It is told with the turn's end.
-            self.cut_model = (!shown.is_empty()).then(|| Partial { cost: self.untold(), ..Partial::default() });
+            let reviewing = turn.calls.iter().any(|call| call.reviewing().is_some());
+            self.cut_model =
+                (reviewing || !shown.is_empty()).then(|| Partial { cost: self.untold(), ..Partial::default() });
             let model = self.shared.parts.models.resolve(&turn.model).ok();
             self.summary_bill = model.filter(|_| state.compaction.is_some()).map(Bill::new);
             return Ok(());
         }
         let (classes, partial) = (self.classes(turn).await, self.shown.so_far());
-        self.tell_recovered(classes, partial, seen).await?;
+        self.tell_recovered(classes, None, partial, seen).await?;
         self.shown.clear();
         Ok(())
     }
@@ -59,11 +64,12 @@ impl Warm {
     async fn tell_recovered(
         &mut self,
         classes: Vec<(CallId, CallClass)>,
+        restore: Option<CallClass>,
         shown: Partial,
         seen: Option<Timestamp>,
     ) -> Result<(), Error> {
         let partial = Partial { cost: self.untold(), ..shown };
-        match self.commit(Input::Recover { classes, partial, seen }).await {
+        match self.commit(Input::Recover { classes, restore, partial, seen }).await {
             Ok(_) | Err(Error::Refused(_)) => Ok(()),
             Err(error) => Err(error),
         }

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod budgets;
+mod bundle;
 mod cancel;
 mod crash;
 mod crash_tools;
@@ -12,11 +13,13 @@ mod failures;
 mod keys;
 mod many;
 mod queue;
+mod review;
 mod secrets;
 mod simulation;
 mod steps;
 mod subscriptions;
 mod turn;
+mod undo;
 mod vendors;
 mod verification;
 

@@ -22,6 +22,7 @@ mod record;
 mod rules;
 mod script;
 mod step_checks;
+mod undos;
 mod work;
 mod world;
 
@@ -169,10 +170,21 @@ fn the_same_seed_is_the_same_life() {
     }
 }
 
+/// The lives would prove nothing of undo if there were none.
+#[test]
+fn undos_of_every_kind_happen() {
+    happen(vec![
+        r#""type":"checkpoint_created""#,
+        r#""outcome":"restored""#,
+        r#""outcome":"refused""#,
+        r#""refused":[{"path":"file"#,
+    ]);
+}
+
 /// The lives would prove nothing of compactions if there were none.
 #[test]
 fn compactions_of_every_kind_happen() {
-    let mut missing: Vec<&str> = vec![
+    happen(vec![
         r#""type":"compaction_started","actor":{"kind":"policy"},"data":{"trigger":"threshold","blocking":false"#,
         r#""type":"compaction_started","actor":{"kind":"policy"},"data":{"trigger":"threshold","blocking":true"#,
         r#""type":"compaction_started","actor":{"kind":"policy"},"data":{"trigger":"overflow","blocking":true"#,
@@ -184,7 +196,10 @@ fn compactions_of_every_kind_happen() {
         r#""type":"compaction_failed","actor":{"kind":"system"},"data":{"reason":{"kind":"canceled""#,
         r#""type":"compaction_failed","actor":{"kind":"system"},"data":{"reason":{"kind":"bad_request""#,
         r#""type":"turn_failed","actor":{"kind":"system"},"data":{"code":"context_overflow""#,
-    ];
+    ]);
+}
+
+fn happen(mut missing: Vec<&str>) {
     for seed in 0..200 {
         let mut life = Life::new(seed);
         life.live().expect("a life goes well");

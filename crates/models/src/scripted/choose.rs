@@ -11,6 +11,8 @@ use super::script::{Action, After, Script, Step};
 pub(super) enum Choice<'a> {
     Actions(&'a [Action]),
     Echo,
+    /// A review for which the script has no words.
+    Approve,
     Nothing,
     /// The step, counted from 1, has no case that fits.
     NoCase {
@@ -33,6 +35,11 @@ pub(super) fn choose<'a>(script: &'a Script, index: usize, request: &ModelReques
         None if script.after == After::Echo => Choice::Echo,
         None => Choice::Nothing,
     }
+}
+
+/// What answers when a change is to be reviewed.
+pub(super) fn review<'a>(script: &'a Script, request: &ModelRequest) -> Choice<'a> {
+    script.review.as_ref().map_or(Choice::Approve, |step| in_step(step, 0, request))
 }
 
 fn in_step<'a>(step: &'a Step, number: usize, request: &ModelRequest) -> Choice<'a> {

@@ -45,6 +45,7 @@ pub fn parse(text: &str) -> Result<Script, Problem> {
         patience: raw.patience.map_or_else(Patience::default, RawPatience::read),
         window: raw.window,
         summary: raw.summary,
+        review: raw.review.map(|value| step(value, "review")).transpose()?,
     })
 }
 
@@ -62,6 +63,7 @@ struct RawScript {
     patience: Option<RawPatience>,
     window: Option<u64>,
     summary: Option<String>,
+    review: Option<Value>,
 }
 
 #[derive(Clone, Copy, Deserialize)]

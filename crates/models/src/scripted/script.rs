@@ -35,7 +35,7 @@
 //! | `{"drop": true}` | the stream ends without its closing mark |
 //! | `{"stall": true}` | nothing ever comes again |
 //!
-//! Also on top: `"price"` (`{"input_per_mtok_usd": 3, "output_per_mtok_usd": 15}`, or `"unknown"`; free without it), `"takes"` (such as `["image"]`; nothing but text without it), `"patience"` (`{"first_byte_ms": 100, "between_bytes_ms": 50}`), `"window"` (tokens, such as `8000`; without it there is no bound) and `"summary"` (what it says when the older part of a context is to be summarized).
+//! Also on top: `"price"` (`{"input_per_mtok_usd": 3, "output_per_mtok_usd": 15}`, or `"unknown"`; free without it), `"takes"` (such as `["image"]`; nothing but text without it), `"patience"` (`{"first_byte_ms": 100, "between_bytes_ms": 50}`), `"window"` (tokens, such as `8000`; without it there is no bound) `"summary"` (what it says when the older part of a context is to be summarized) and `"review"` (a step that answers when a change is to be reviewed, with a text such as `{"verdict": "send_back", "reason": "…"}`; without it every change gets `approve`).
 
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
@@ -57,6 +57,8 @@ pub struct Script {
     pub window: Option<u64>,
     /// What it says when it is asked to summarize.
     pub summary: Option<String>,
+    /// What it says when it is asked to review a change; without it every change is approved.
+    pub review: Option<Step>,
 }
 
 /// What one reply is made of.

@@ -47,6 +47,7 @@ keyed! {
     Patch None;
     Fork Some(Self::default());
     Cancel Some(Self::default());
+    Undo Some(Self::default());
     End Some(Self::default());
     EmptyCommand Some(Self::default());
     NewAttachment None;

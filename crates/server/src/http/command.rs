@@ -78,6 +78,17 @@ pub(crate) async fn compact(
     run(&app, &caller, session, Command::Compact, key).await
 }
 
+pub(crate) async fn undo(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    InSession(session): InSession,
+    _: Params<Nothing>,
+    Sent { body, key }: Sent<wire::Undo>,
+) -> Result<Response, Rejection> {
+    let turn_id = turn_in_body(body.turn_id.as_deref())?;
+    run(&app, &caller, session, Command::Undo { turn_id }, key).await
+}
+
 pub(crate) async fn end(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -123,6 +134,10 @@ pub(crate) async fn run(
         }
         Answer::Compacting { seq } => {
             json(StatusCode::ACCEPTED, &wire::Compacting { seq, status: "compacting".into() })
+        }
+        Answer::Undoing { turn_id, seq } => {
+            let turn_id = turn_id.to_string();
+            json(StatusCode::ACCEPTED, &wire::Undoing { turn_id, seq, status: "undoing".into() })
         }
         Answer::Ended { status } => json(StatusCode::ACCEPTED, &wire::Ended { status }),
         Answer::Attached { .. } | Answer::Updated { .. } => {

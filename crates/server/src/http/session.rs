@@ -9,7 +9,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use tenure_core::{
-    command::{Answer, Command, Update},
+    command::{Answer, Command, Update, digest_of},
     ids::SessionId,
     session::{Life, Session},
 };
@@ -33,11 +33,17 @@ pub(crate) async fn create(
     _: Params<Nothing>,
     Sent { mut body, key }: Sent<CreateSession>,
 ) -> Result<Response, Rejection> {
+    let said = key.map(|key| (key, digest_of(&body)));
+    if let Some((key, digest)) = &said
+        && let Some(session) = app.engine.created_before(key, digest).await?
+    {
+        return created(session, |session_id| Created { session_id });
+    }
     check_create(&app, &body).await?;
     body.model = models::full_name(&app, body.model)?;
     let engine = app.engine.clone();
     let new = convert::new_session(body, app.about.policy.clone());
-    let session = to_its_end(async move { engine.create(new, key, caller.actor()).await }).await?;
+    let session = to_its_end(async move { engine.create_as_said(new, said, caller.actor()).await }).await?;
     created(session, |session_id| Created { session_id })
 }
 
@@ -125,13 +131,21 @@ pub(crate) async fn update(
     limits.title(body.title.as_deref())?;
     limits.labels(body.labels.as_deref())?;
     limits.policy(body.policy.as_ref())?;
-    let model = models::full_name(&app, body.model.clone())?;
-    if let Some(path) = &body.workspace_path {
-        limits.workspace(path).await?;
+    // What was taken once under this key gets its first answer, whatever has become of the folder or the model.
+    let repeats = match &key {
+        Some(key) => app.engine.session(session).await?.knows_key("update", key),
+        None => false,
+    };
+    let mut model = body.model.clone();
+    if !repeats {
+        model = models::full_name(&app, model)?;
+        if let Some(path) = &body.workspace_path {
+            limits.workspace(path).await?;
+        }
     }
     let place = app.update_place(session).await;
     let present = app.engine.session(session).await?;
-    let said = Some(tenure_core::command::digest_of(&body));
+    let said = Some(digest_of(&body));
     let command = Command::Update(Box::new(Update {
         title: body.title,
         policy: body.policy.map(|said| convert::over_policy(present.policy.clone(), said)),

@@ -153,6 +153,7 @@ fn approvals(turn: &Turn) -> impl Iterator<Item = wire::Approval> {
             expires_at: expires_at.map(|at| at.to_string()),
         }),
         CallState::Asked
+        | CallState::Reviewing { .. }
         | CallState::Cleared
         | CallState::Started { .. }
         | CallState::Unknown

@@ -220,6 +220,18 @@ async fn an_exported_session_is_the_same_elsewhere_byte_for_byte_and_goes_on_the
     let (first, second) = (keyed("?as_new=true").await, keyed("?as_new=true").await);
     assert_eq!((first.status, &first.body["session_id"]), (201, &second.body["session_id"]), "{second:?}");
     keyed("").await.refused(409, "key_reused");
+    // A key that made nothing of it does not make another's session its own, and what is refused keeps no key.
+    let fresh = |archive: Vec<u8>, query: &str, key: &str| {
+        let request = there.request("POST", &format!("/v1/sessions/import{query}"));
+        let request = request.header("idempotency-key", key).header("content-type", "application/gzip");
+        there.send(request.body(archive))
+    };
+    fresh(archive.clone(), "", "another").await.refused(409, "session_exists");
+    fresh(archive.clone(), "", "another").await.refused(409, "session_exists");
+    fresh(archive[..archive.len() / 2].to_vec(), "?as_new=true", "half").await.refused(400, "bad_archive");
+    assert_eq!(fresh(archive.clone(), "?as_new=true", "half").await.status, 201);
+    let both = tokio::join!(fresh(archive.clone(), "?as_new=true", "two"), fresh(archive, "?as_new=true", "two"));
+    assert_eq!((both.0.status, &both.0.body["session_id"]), (201, &both.1.body["session_id"]), "{both:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

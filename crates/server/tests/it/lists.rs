@@ -132,6 +132,7 @@ async fn tools_are_named_with_what_they_take() {
     let list: wire::ToolList = serde_json::from_value(daemon.get("/v1/tools").await.ok()).unwrap();
     let asked = |name: &str| list.tools.iter().find(|tool| tool.name == name).unwrap().requires_approval;
     assert!(asked("shell") && !asked("read_file") && !asked("write_file"));
+    assert!(asked("fetch_url") && asked("diagram") && !asked("git_status") && !asked("search") && !asked("repo_tree"));
     let shell = list.tools.iter().find(|tool| tool.name == "shell").unwrap();
     assert_eq!((shell.kind.as_str(), &shell.input_schema["required"]), ("exec", &json!(["command"])));
 }

@@ -201,9 +201,31 @@ async fn a_create_key_makes_one_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_key_gets_its_first_answer_when_the_folder_is_gone() {
+    let daemon = Daemon::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display().to_string();
+    let body = json!({ "workspace_path": path });
+    let first = daemon.post_with_key("/v1/sessions", "key", body.clone()).await;
+    let session = first.body["session_id"].as_str().unwrap().to_owned();
+    let moves = || {
+        let request = daemon.request("PATCH", &format!("/v1/sessions/{session}")).header("idempotency-key", "move");
+        daemon.send(request.json(&json!({ "workspace_path": path, "title": "moved" })))
+    };
+    let moved = moves().await;
+    assert_eq!((first.status, moved.status), (201, 200));
+    drop(folder);
+    let again = daemon.post_with_key("/v1/sessions", "key", body.clone()).await;
+    assert_eq!((again.status, &again.body), (201, &first.body));
+    let again = moves().await;
+    assert_eq!((again.status, &again.body), (200, &moved.body));
+    daemon.post_with_key("/v1/sessions", "another", body).await.refused(400, "bad_workspace");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn only_successes_keep_a_create_key() {
     let daemon = Daemon::start().await;
-    let refused = daemon.create_body(json!({ "policy": { "patch_review": "auto" } }));
+    let refused = daemon.create_body(json!({ "policy": { "compaction": { "from_percent": 0 } } }));
     daemon.post_with_key("/v1/sessions", "key", refused).await.refused(400, "unsupported_policy");
     let right = daemon.create_body(json!({}));
     assert_eq!(daemon.post_with_key("/v1/sessions", "key", right).await.status, 201);

@@ -26,8 +26,23 @@ use crate::sample::*;
 /// Set to write the golden log anew after a deliberate change of the events.
 const BLESS: &str = "TENURE_BLESS";
 
-fn golden() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/v1/events.ndjson"))
+/// A frozen log. Later types get a log of their own, so that those that are there are never touched.
+struct Golden {
+    name: &'static str,
+    bodies: fn(&mut Moment) -> Vec<Body>,
+}
+
+const LOGS: [Golden; 2] =
+    [Golden { name: "events.ndjson", bodies: first_bodies }, Golden { name: "undo.ndjson", bodies: of_undo }];
+
+impl Golden {
+    fn path(&self) -> PathBuf {
+        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/v1")).join(self.name)
+    }
+
+    fn decisions(&self) -> Vec<Vec<Event>> {
+        decisions(events(self.bodies))
+    }
 }
 
 fn log_path(folder: &Path) -> PathBuf {
@@ -35,46 +50,50 @@ fn log_path(folder: &Path) -> PathBuf {
 }
 
 #[tokio::test]
-async fn the_golden_log_is_written_the_same_today() {
-    let folder = tempfile::tempdir().unwrap();
-    write_decisions(folder.path()).await;
-    let today = fs::read_to_string(log_path(folder.path())).unwrap();
-    if std::env::var_os(BLESS).is_some() {
-        fs::write(golden(), &today).unwrap();
+async fn the_golden_logs_are_written_the_same_today() {
+    for golden in &LOGS {
+        let folder = tempfile::tempdir().unwrap();
+        write_decisions(folder.path(), &golden.decisions()).await;
+        let today = fs::read_to_string(log_path(folder.path())).unwrap();
+        // One that is there is never written again.
+        if std::env::var_os(BLESS).is_some() && !golden.path().exists() {
+            fs::write(golden.path(), &today).unwrap();
+        }
+        let frozen = fs::read_to_string(golden.path()).unwrap();
+        for (number, (frozen, today)) in frozen.lines().zip(today.lines()).enumerate() {
+            assert_eq!(frozen, today, "{}, line {}", golden.name, number + 1);
+        }
+        assert_eq!(frozen.len(), today.len());
     }
-    let frozen = fs::read_to_string(golden()).unwrap();
-    for (number, (frozen, today)) in frozen.lines().zip(today.lines()).enumerate() {
-        assert_eq!(frozen, today, "line {}", number + 1);
-    }
-    assert_eq!(frozen.len(), today.len());
 }
 
 #[tokio::test]
-async fn the_golden_log_loads_and_holds_every_event() {
+async fn the_golden_logs_load_and_hold_every_event() {
     if std::env::var_os(BLESS).is_some() {
-        eprintln!("skipped: the golden log is being written");
+        eprintln!("skipped: a golden log may be being written");
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    drop(open(folder.path()));
-    fs::create_dir(log_path(folder.path()).parent().unwrap()).unwrap();
-    fs::copy(golden(), log_path(folder.path())).unwrap();
-    let store = open(folder.path());
-    let events = read_all(&*store, session(1)).await;
-    assert_eq!(events, decisions().concat());
-    assert!(store.notices().is_empty());
     let mut missing: Vec<&str> = Body::WIRE_TYPES.to_vec();
-    missing.retain(|wire_type| !events.iter().any(|event| event.body.wire_type() == *wire_type));
-    assert_eq!(missing, Vec::<&str>::new(), "add these to the golden log");
-    // What is passed on is what the event's own JSON is today.
-    for stored in store.read(session(1), 0, Default::default()).await.unwrap() {
-        assert_eq!(stored.json, serde_json::to_vec(&stored.parse().unwrap()).unwrap());
+    for golden in &LOGS {
+        let folder = tempfile::tempdir().unwrap();
+        drop(open(folder.path()));
+        fs::create_dir(log_path(folder.path()).parent().unwrap()).unwrap();
+        fs::copy(golden.path(), log_path(folder.path())).unwrap();
+        let store = open(folder.path());
+        let events = read_all(&*store, session(1)).await;
+        assert_eq!(events, golden.decisions().concat());
+        assert!(store.notices().is_empty());
+        missing.retain(|wire_type| !events.iter().any(|event| event.body.wire_type() == *wire_type));
+        // What is passed on is what the event's own JSON is today.
+        for stored in store.read(session(1), 0, Default::default()).await.unwrap() {
+            assert_eq!(stored.json, serde_json::to_vec(&stored.parse().unwrap()).unwrap());
+        }
     }
+    assert_eq!(missing, Vec::<&str>::new(), "add these to a golden log of their own");
 }
 
-async fn write_decisions(folder: &Path) {
+async fn write_decisions(folder: &Path, decisions: &[Vec<Event>]) {
     let store = open(folder);
-    let decisions = decisions();
     let (epoch, mut head) = store.create(session(1), &decisions[0]).await.unwrap();
     for decision in &decisions[1..] {
         head = store.append(session(1), epoch, head.seq, decision).await.unwrap();
@@ -84,9 +103,8 @@ async fn write_decisions(folder: &Path) {
 /// Events that were frozen in decisions of one to four; each that came later is a decision of its own.
 const FROZEN: usize = 39;
 
-fn decisions() -> Vec<Vec<Event>> {
-    let mut left = events();
-    let later = left.split_off(FROZEN);
+fn decisions(mut left: Vec<Event>) -> Vec<Vec<Event>> {
+    let later = left.split_off(FROZEN.min(left.len()));
     let mut decisions = Vec::new();
     for length in [1, 2, 3, 4].into_iter().cycle() {
         if left.is_empty() {
@@ -99,9 +117,8 @@ fn decisions() -> Vec<Vec<Event>> {
     decisions
 }
 
-/// One of every type, with fields both filled and left out.
-fn events() -> Vec<Event> {
-    let moment = &mut moment(1);
+/// One of every type of the first log, with fields both filled and left out.
+fn first_bodies(moment: &mut Moment) -> Vec<Body> {
     let bodies = [
         of_sessions(moment),
         of_turns(moment),
@@ -112,8 +129,13 @@ fn events() -> Vec<Event> {
         of_compactions(),
         of_offers(),
     ];
+    bodies.concat()
+}
+
+fn events(bodies: fn(&mut Moment) -> Vec<Body>) -> Vec<Event> {
+    let bodies = bodies(&mut moment(1));
     let actors = [Actor::user("http"), Actor::AGENT, Actor::POLICY, Actor::SYSTEM];
-    let numbered = bodies.concat().into_iter().zip(1..).map(|(body, seq)| Event {
+    let numbered = bodies.into_iter().zip(1..).map(|(body, seq)| Event {
         actor: actors[seq as usize % 4].clone(),
         turn_id: (seq > 6).then(|| turn(1)),
         key: (seq == 7).then(|| KeyUse {
@@ -125,6 +147,65 @@ fn events() -> Vec<Event> {
         ..event(session(1), seq, body)
     });
     numbered.collect()
+}
+
+/// A turn that changed files, taken back; the log begins as any does.
+fn of_undo(moment: &mut Moment) -> Vec<Body> {
+    let created = of_sessions(moment).swap_remove(0);
+    let (turn_id, tool_call_id) = (turn(1), moment.call_id());
+    let unknown = || vec![UnknownWrite { tool_call_id, name: "write_file".into(), paths: vec!["x".into()] }];
+    let changed = FileChange {
+        path: "src/a.rs".into(),
+        before: Some("0".repeat(64)),
+        after: Some("1".repeat(64)),
+        old_bytes: Some("artifacts/old".into()),
+        mode: Some(0o755),
+        mode_after: Some(0o755),
+        real: Some("lib/a.rs".into()),
+    };
+    let made = FileChange { path: "new/b".into(), after: Some("2".repeat(64)), ..FileChange::default() };
+    let full = CheckpointCreated {
+        workspace_path: "/data/someone/project".into(),
+        started_at: Timestamp::from_ms(1_735_689_600_000),
+        files: vec![changed.clone(), made],
+        folders: vec!["new".into()],
+        unknown: unknown(),
+        commands: true,
+        incomplete: true,
+        secrets: vec!["TOKEN".into()],
+    };
+    let lean = CheckpointCreated {
+        files: vec![changed.clone()],
+        folders: vec![],
+        unknown: vec![],
+        commands: false,
+        incomplete: false,
+        secrets: vec![],
+        ..full.clone()
+    };
+    let intent = Intent { files: vec![changed], folders: vec!["new".into()] };
+    let started = RestoreStarted { turn_id, intent, not_undone: vec!["target/x".into()], more_not_undone: true };
+    let ended = |outcome, restored: &[&str], refused| WorkspaceRestored {
+        turn_id,
+        outcome,
+        restored: restored.iter().map(|path| (*path).to_owned()).collect(),
+        refused,
+        not_undone: vec![],
+        more_not_undone: false,
+        unknown: unknown(),
+    };
+    let refused = || vec![RefusedFile { path: "src/a.rs".into(), why: "it was changed since".into() }];
+    vec![
+        created,
+        full.into(),
+        lean.into(),
+        UndoRequested { turn_id, checkpoint_seq: 3 }.into(),
+        RestoreStarted { not_undone: vec![], more_not_undone: false, ..started.clone() }.into(),
+        started.into(),
+        ended(RestoreOutcome::Restored, &["src/a.rs"], vec![]).into(),
+        ended(RestoreOutcome::Refused, &[], refused()).into(),
+        ended(RestoreOutcome::Unknown, &[], refused()).into(),
+    ]
 }
 
 fn spent() -> Spent {
@@ -210,6 +291,7 @@ fn of_models(moment: &mut Moment) -> Vec<Body> {
         source: SeedSource::New,
         files: vec![SeedFile { path: "AGENTS.md".into(), text: "# Rules\n".into(), truncated: true }],
         verify: Some(VerifyPlan { source: VerifySource::Makefile, commands: vec!["make test".into()] }),
+        bundle: None,
     };
     let completed = ModelOutputCompleted {
         message_id: moment.message_id(),
@@ -246,6 +328,7 @@ fn of_tools(moment: &mut Moment) -> Vec<Body> {
         after: None,
         old_bytes: Some("artifacts/old".into()),
         mode: Some(0o644),
+        ..FileChange::default()
     };
     let started = ToolCallStarted {
         tool_call_id,
@@ -255,7 +338,7 @@ fn of_tools(moment: &mut Moment) -> Vec<Body> {
         runner: Runner::default(),
         origin: CallOrigin::Model,
         run: 1,
-        intent: Intent { files: vec![change] },
+        intent: Intent { files: vec![change], folders: vec![] },
     };
     let completed = ToolCallCompleted {
         tool_call_id,
@@ -273,6 +356,7 @@ fn of_tools(moment: &mut Moment) -> Vec<Body> {
         subject: "src/a.rs".into(),
         origin: CallOrigin::Model,
         expires_at: Some(Timestamp::from_ms(START_MS + 60_000)),
+        proposed: None,
     };
     vec![
         started.into(),

@@ -64,7 +64,7 @@ pub fn rich(n: u64) -> Vec<Vec<Event>> {
         before: Some(blake3::hash(&blob(OLD)).to_hex().to_string()),
         after: None,
         old_bytes: Some(OLD.into()),
-        mode: None,
+        ..FileChange::default()
     };
     let started = ToolCallStarted {
         tool_call_id: call,
@@ -74,7 +74,7 @@ pub fn rich(n: u64) -> Vec<Vec<Event>> {
         runner: Runner::default(),
         origin: CallOrigin::Model,
         run: 1,
-        intent: Intent { files: vec![change] },
+        intent: Intent { files: vec![change], folders: vec![] },
     };
     let result = ToolResult { artifacts: vec![Artifact::of(ARTIFACT, &blob(ARTIFACT))], ..ToolResult::ok("ä") };
     let completed = ToolCallCompleted {

@@ -49,7 +49,7 @@ async fn a_second_file_that_does_not_fit_keeps_the_first_as_it_was() {
     let rig = rig();
     rig.put("gone", "other\n");
     let error = rig.error("apply_patch", json!({"patch": THREE})).await;
-    assert!(error.starts_with("gone: error applying hunk #1"), "{error}");
+    assert!(error.starts_with("gone: hunk #1 does not fit"), "{error}");
     assert_eq!(rig.get("mod").unwrap(), "1\n2\n3\n");
     assert_eq!(rig.tree(), ["gone", "mod"]);
 }
@@ -122,4 +122,48 @@ async fn endings_and_the_executable_bit() {
     let patch = "diff --git a/run b/run\nnew file mode 100755\n--- /dev/null\n+++ b/run\n@@ -0,0 +1 @@\n+#!/bin/sh\n";
     rig.text("apply_patch", json!({"patch": patch})).await;
     assert!(rig.workspace.join("run").metadata().unwrap().permissions().mode() & 0o100 != 0);
+}
+
+#[tokio::test]
+async fn the_agents_format_changes_makes_moves_and_deletes_all_or_nothing() {
+    let rig = rig();
+    rig.put("run", "#!/bin/sh\r\necho 1\r\n");
+    std::fs::set_permissions(rig.workspace.join("run"), std::fs::Permissions::from_mode(0o751)).unwrap();
+    let patch = "*** Begin Patch\n*** Update File: run\n*** Move to: bin/run\n@@ #!/bin/sh\n-echo 1\n+echo 2\n\
+                 *** Add File: sub/new\n+a\n*** Delete File: gone\n*** Update File: mod\n@@\n-2\n+two\n*** End Patch";
+    let broken = patch.replace("\n-2\n", "\n-9\n");
+    let error = rig.error("apply_patch", json!({"patch": broken})).await;
+    assert!(error.starts_with("mod: hunk #1 does not fit"), "{error}");
+    assert_eq!(rig.tree(), ["gone", "mod", "run"]);
+    let text = rig.text("apply_patch", json!({"patch": patch})).await;
+    assert_eq!(
+        text,
+        "created bin/run (+2 -0)\ndeleted run (+0 -2)\ncreated sub/new (+1 -0)\ndeleted gone (+0 -1)\nchanged mod (+1 -1)"
+    );
+    assert_eq!(rig.tree(), ["bin", "bin/run", "mod", "sub", "sub/new"]);
+    assert_eq!(rig.get("bin/run").unwrap(), "#!/bin/sh\r\necho 2\r\n");
+    assert_eq!(rig.workspace.join("bin/run").metadata().unwrap().permissions().mode() & 0o7777, 0o751);
+    let subject = rig.registry.subject("apply_patch", &json!({"patch": patch}), None);
+    assert_eq!(subject, "run\nbin/run\nsub/new\ngone\nmod", "a rule sees where a file goes");
+}
+
+#[tokio::test]
+async fn a_move_never_takes_another_file_s_place() {
+    let rig = rig();
+    let patch = "*** Begin Patch\n*** Update File: mod\n*** Move to: gone\n*** End Patch";
+    assert!(rig.error("apply_patch", json!({"patch": patch})).await.starts_with("gone exists already"));
+    let out = "*** Begin Patch\n*** Update File: mod\n*** Move to: ../gone\n*** End Patch";
+    assert!(rig.error("apply_patch", json!({"patch": out})).await.contains("outside the workspace"));
+    assert_eq!(rig.tree(), ["gone", "mod"]);
+}
+
+#[tokio::test]
+async fn what_was_adjusted_is_told() {
+    let rig = rig();
+    let text = rig.text("apply_patch", json!({"patch": "--- a/mod\n+++ b/mod\n@@ -7,9 +7,9 @@\n 1\n-2\n+two\n"})).await;
+    assert_eq!(
+        text,
+        "changed mod (+1 -1)\n  note: hunk #1 was found at line 1, not at line 7\n  \
+         note: the line counts of hunk #1 did not fit and were passed over"
+    );
 }

@@ -86,6 +86,50 @@ fn patch() {
     });
 }
 
+/// The format that agents write: taken or refused as a whole, and what is taken says what it did.
+#[test]
+fn agent_patch() {
+    let (rig, runtime) = (Rig::new(), runtime());
+    let beside = outside(&rig);
+    target!("agent_patch").cases(600).run(|input| {
+        let patch = String::from_utf8_lossy(input).into_owned();
+        empty(&rig);
+        fill(&rig);
+        let before = files(&rig.workspace);
+        let call = json!({ "patch": patch });
+        if rig.registry.check("apply_patch", &call).is_err() {
+            return;
+        }
+        let subject = rig.registry.subject("apply_patch", &call, None);
+        let invoked = runtime.block_on(rig.call("apply_patch", call));
+        let after = files(&rig.workspace);
+        assert_eq!(outside(&rig), beside, "a file outside of the workspace was written");
+        if !invoked.result.ok {
+            assert_eq!(after, before, "a refused patch changed something");
+            return;
+        }
+        let changed = before.keys().chain(after.keys()).filter(|path| before.get(*path) != after.get(*path));
+        let named: Vec<&str> = invoked.result.detail["files"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|file| file["path"].as_str())
+            .collect();
+        for path in changed {
+            assert!(named.contains(&path.as_str()), "{path} was changed and is not told");
+        }
+        assert!(!subject.is_empty(), "a rule could not match on what was changed");
+        // A file that only has CRLF never gets a bare line feed.
+        if let Some(crlf) = after.get("crlf").filter(|_| before.contains_key("crlf")) {
+            let bare = crlf.iter().enumerate().any(|(at, byte)| *byte == b'\n' && (at == 0 || crlf[at - 1] != b'\r'));
+            assert!(
+                !bare || patch.contains("*** Delete File: crlf") || patch.contains("*** Move to: crlf"),
+                "{crlf:?}"
+            );
+        }
+    });
+}
+
 /// Where git takes the patch too, it makes the same of it.
 fn agrees_with_git(rig: &Rig, patch: &[u8], ours: &BTreeMap<String, Vec<u8>>) {
     empty(rig);
@@ -144,7 +188,7 @@ fn input() {
         let fits = rig.registry.check(tool, &call).is_ok();
         let _ = rig.registry.subject(tool, &call, None);
         // Commands are not run: what a changed one does is nobody's business.
-        if fits && ["read_file", "write_file", "apply_patch"].contains(&tool) {
+        if fits && ["read_file", "write_file", "edit_file", "apply_patch"].contains(&tool) {
             let before = files(&rig.workspace);
             let invoked = runtime.block_on(rig.call(tool, call));
             assert_eq!(outside(&rig), beside, "a file outside of the workspace was written");

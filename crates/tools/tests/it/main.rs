@@ -2,13 +2,21 @@
 
 mod apply_patch;
 mod crash;
+mod diagram;
+mod edit_file;
+mod fetch_url;
 mod foreign;
 mod fuzz;
+mod git_status;
 mod paths;
 mod plugins;
 mod processes;
 mod read_file;
+mod repo_map;
+mod repo_tree;
+mod restore;
 mod rig;
+mod search;
 mod shell;
 mod sweep;
 mod verify;

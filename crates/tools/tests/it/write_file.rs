@@ -16,9 +16,8 @@ async fn a_new_file_gets_its_folders_and_no_blob() {
     let rig = Rig::new();
     let input = json!({"path": "a/b/c.txt", "content": "hello\n"});
     let intent = rig.prepare("write_file", &input).await.unwrap();
-    let change =
-        FileChange { path: "a/b/c.txt".into(), before: None, after: digest("hello\n"), old_bytes: None, mode: None };
-    assert_eq!(intent, Intent { files: vec![change] });
+    let change = FileChange { path: "a/b/c.txt".into(), after: digest("hello\n"), ..FileChange::default() };
+    assert_eq!(intent, Intent { files: vec![change], folders: vec!["a".into(), "a/b".into()] });
     assert_eq!(rig.tree(), Vec::<String>::new(), "prepare changes nothing");
     let invoked = rig.invoke("write_file", &input, &intent).await;
     assert_eq!(invoked.result.detail, json!({"files": [{"path": "a/b/c.txt", "added": 1, "removed": 0}]}));
@@ -42,8 +41,9 @@ async fn an_old_file_keeps_its_mode_and_its_old_bytes_are_kept() {
         after: digest("new\n"),
         old_bytes: Some(blob.into()),
         mode: Some(0o750),
+        ..FileChange::default()
     };
-    assert_eq!(intent, Intent { files: vec![change] });
+    assert_eq!(intent, Intent { files: vec![change], folders: vec![] });
     let invoked = rig.invoke("write_file", &input, &intent).await;
     let text = tenure_core::message::joined_text(&invoked.result.parts);
     assert_eq!(text, "changed x.sh (+1 -1)\n@@ -1 +1 @@\n-old\n+new");

@@ -29,3 +29,11 @@ pub async fn entitle(client: &Client, id: &str, title: String) -> anyhow::Result
     client.patch(id, None, &Patch { title: Some(title), ..Patch::default() }).await?;
     Ok(())
 }
+
+/// Waits for what becomes of it: that takes an instant.
+pub async fn undo(client: &Client, id: &str) -> anyhow::Result<()> {
+    let done = session::undone(client, id, None).await?;
+    let lines = done.as_ref().map_or_else(Vec::new, |done| session::undone_lines(&done.data));
+    lines.iter().for_each(|line| terminal::note(&format!("{line}\n")));
+    Ok(())
+}

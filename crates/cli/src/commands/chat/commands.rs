@@ -80,6 +80,7 @@ impl Chat<'_> {
             Slash::Compact => {
                 client.compact(&session).await?;
             }
+            Slash::Undo => asides::undo(client, &session).await?,
             Slash::Resume => match client.session(&session).await?.turn {
                 Some(turn) => drop(client.resume(&session, &turn.id).await?),
                 None => terminal::note("No turn is open.\n"),

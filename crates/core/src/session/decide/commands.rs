@@ -48,6 +48,7 @@ impl Draft<'_> {
             Command::Update(update) => self.update(*update, actor),
             Command::Attach { attachment } => self.attach(attachment, actor),
             Command::Compact => Ok(self.compact_asked(actor)),
+            Command::Undo { turn_id } => self.undo(turn_id, actor),
             Command::End { reason } => self.end(reason, actor),
         }
     }
@@ -138,7 +139,8 @@ impl Draft<'_> {
     }
 
     fn check_queue(&self) -> Result<(), Refusal> {
-        let waits = self.state.turn.as_ref().is_some_and(|turn| turn.phase != Phase::Interrupted);
+        let waits = self.state.turn.as_ref().is_some_and(|turn| turn.phase != Phase::Interrupted)
+            || self.state.restoring.is_some();
         if waits { check_room(self.state.queue.len(), QUEUE_MAX) } else { Ok(()) }
     }
 
@@ -154,9 +156,9 @@ impl Draft<'_> {
         Ok(Answer::Turn { turn_id })
     }
 
-    /// Starts a turn now, or behind the open one.
+    /// Starts a turn now, or behind the open one. While files are put back nothing else may touch them.
     fn begin_turn(&mut self, id: TurnId, messages: Vec<MessageRef>, retry_of: Option<TurnId>, actor: Actor) {
-        if self.state.turn.is_some() {
+        if self.state.turn.is_some() || self.state.restoring.is_some() {
             self.emit(actor, Some(id), TurnQueued { messages, retry_of });
             return;
         }
@@ -176,6 +178,7 @@ impl Draft<'_> {
     pub(super) fn fail_turn(&mut self, actor: Actor, code: &str, message: &str) {
         let Some(turn) = &self.state.turn else { return };
         let (spent, cost_micro_usd) = (turn.spent, turn.spent.cost());
+        self.checkpoint();
         self.emit_in_turn(actor, TurnFailed { code: code.into(), message: message.into(), spent, cost_micro_usd });
         self.start_queued();
     }
@@ -331,6 +334,9 @@ impl Draft<'_> {
             let message = "the model and the workspace stay as they are while a turn is open";
             return Err(Refusal::new("turn_open", message, "cancel it first, or wait for it"));
         }
+        if updated.workspace_path.is_some() {
+            self.check_not_restoring()?;
+        }
         if updated != SessionUpdated::default() {
             let judged_anew = updated.policy.is_some();
             self.emit(actor.clone(), None, updated);
@@ -354,6 +360,7 @@ impl Draft<'_> {
             self.emit_in_turn(actor, CancelRequested { reason, end_session: true });
             return Ok(Answer::Ended { status: "canceled".into() });
         }
+        self.check_not_restoring()?;
         self.emit(actor, None, SessionCompleted { reason });
         Ok(Answer::Ended { status: "completed".into() })
     }

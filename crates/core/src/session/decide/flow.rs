@@ -11,8 +11,8 @@ use crate::{
     },
     ids::CallId,
     policy::{RuleAction, Scope},
-    session::{Call, CallState, Life, Phase},
-    tool::{Intent, Outcome, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan},
+    session::{Call, CallState, Life, Phase, Review, wanted::Reviewer},
+    tool::{Intent, Outcome, Proposed, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan},
 };
 
 impl Draft<'_> {
@@ -54,13 +54,14 @@ impl Draft<'_> {
             }
             match self.state.judge(&call) {
                 RuleAction::Allow => {}
-                RuleAction::Ask => self.ask_or_deny(&call),
+                RuleAction::Ask if self.state.is_shown_first(&call) => {}
+                RuleAction::Ask => self.ask_or_deny(&call, None),
                 RuleAction::Deny => self.deny_by_policy(&call, "the policy forbids this call"),
             }
         }
     }
 
-    fn ask_or_deny(&mut self, call: &Call) {
+    pub(super) fn ask_or_deny(&mut self, call: &Call, proposed: Option<Proposed>) {
         if !self.state.policy.approval.attended {
             self.deny_by_policy(call, "this call needs an approval and nobody can be asked");
             return;
@@ -74,6 +75,7 @@ impl Draft<'_> {
             subject: call.call.subject.clone(),
             origin: call.origin,
             expires_at: expires.map(|ms| self.moment.at.plus_ms(ms)),
+            proposed,
         };
         self.emit_in_turn(Actor::POLICY, request);
     }
@@ -119,6 +121,27 @@ impl Draft<'_> {
             intent,
         };
         self.emit_in_turn(Actor::AGENT, started);
+    }
+
+    /// Starts a write call, or has somebody look at what it would do.
+    pub(super) fn start_or_review(&mut self, id: CallId, intent: Intent, diff: Option<String>) {
+        let Some(call) = self.state.turn.as_ref().and_then(|turn| turn.call(id)).cloned() else { return };
+        let proposed = Proposed { diff: diff.unwrap_or_default(), digest: intent.digest() };
+        match self.state.reviewer(&call, &proposed.digest) {
+            None => self.start_call(id, intent),
+            Some(Reviewer::Model) => self.ask_reviewer(&call, proposed),
+            // A second question under the same name would take a late answer to the first one for its own.
+            Some(Reviewer::Person) if matches!(call.review, Review::Shown { .. }) => {
+                let why = "a file has changed since this change was shown and approved; nothing was changed. Read it \
+                           again and try anew.";
+                self.end_unrun(id, Outcome::NotRun, why);
+                self.go_on();
+            }
+            Some(Reviewer::Person) => {
+                self.ask_or_deny(&call, Some(proposed));
+                self.go_on();
+            }
+        }
     }
 
     pub(super) fn reach(&mut self, reached: Breach) {
@@ -169,24 +192,20 @@ impl Draft<'_> {
     }
 
     fn start_verification(&mut self, plan: VerifyPlan) {
-        let call = Call {
-            call: ToolCall {
-                id: self.moment.call_id(),
-                provider_id: None,
-                name: "verify".into(),
-                kind: ToolKind::Exec,
-                subject: plan.subject(),
-                input: json!({ "commands": plan.commands }),
-                secrets: vec![],
-                problem: None,
-            },
-            origin: CallOrigin::VerifyPolicy,
-            state: CallState::Asked,
-            runs: 0,
+        let call = ToolCall {
+            id: self.moment.call_id(),
+            provider_id: None,
+            name: "verify".into(),
+            kind: ToolKind::Exec,
+            subject: plan.subject(),
+            input: json!({ "commands": plan.commands }),
+            secrets: vec![],
+            problem: None,
         };
+        let call = Call::asked(call, CallOrigin::VerifyPolicy);
         match self.state.judge(&call) {
             RuleAction::Allow => self.start_policy_call(&call),
-            RuleAction::Ask if self.state.policy.approval.attended => self.ask_or_deny(&call),
+            RuleAction::Ask if self.state.policy.approval.attended => self.ask_or_deny(&call, None),
             RuleAction::Ask | RuleAction::Deny => self.complete_as(Verification::Denied),
         }
     }
@@ -239,13 +258,14 @@ impl Draft<'_> {
         }
         let Some(last) = &turn.last_output else { return };
         let (message_id, spent, cost_micro_usd) = (last.message_id, turn.spent, turn.spent.cost());
+        self.checkpoint();
         self.emit_in_turn(Actor::AGENT, TurnCompleted { message_id, spent, cost_micro_usd, verification });
         self.start_queued();
     }
 
     /// The next turn of the queue starts as soon as none is open.
     pub(super) fn start_queued(&mut self) {
-        if self.state.life != Life::Open || self.state.turn.is_some() {
+        if self.state.life != Life::Open || self.state.turn.is_some() || self.state.restoring.is_some() {
             return;
         }
         let Some(next) = self.state.queue.front().cloned() else { return };

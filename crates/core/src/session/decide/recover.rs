@@ -18,12 +18,15 @@ impl Session {
     pub(super) fn recover(
         &self,
         classes: &[(CallId, CallClass)],
+        restore: Option<CallClass>,
         partial: Partial,
         seen: Option<Timestamp>,
         moment: &mut Moment,
     ) -> Decision {
         let mut draft = Draft::new(self, moment);
         let cut_summary = draft.cut_compaction(partial.cost);
+        let cut_review = draft.cut_review(partial.cost);
+        draft.cut_restore(restore);
         let Some(turn) = &self.turn else {
             draft.start_queued();
             return draft.done();
@@ -35,7 +38,7 @@ impl Session {
         let cut_preparation = self.wanted().iter().any(|effect| matches!(effect, Effect::PrepareTool { .. }));
         let runs = matches!(turn.phase, Phase::Going | Phase::Budget(_));
         let cut_wait = awaits && waits && cut_summary;
-        if !runs || (!cut_model && !cut_wait && !cut_preparation && cut_calls.is_empty()) {
+        if !runs || (!cut_model && !cut_wait && !cut_preparation && !cut_review && cut_calls.is_empty()) {
             return draft.done();
         }
         if cut_model {

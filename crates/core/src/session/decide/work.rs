@@ -92,6 +92,7 @@ impl Session {
         turn: TurnId,
         id: CallId,
         intent: Result<Intent, String>,
+        diff: Option<String>,
         moment: &mut Moment,
     ) -> Result<Decision, Refusal> {
         let open = self.turn.as_ref().filter(|open| open.id == turn && open.phase == Phase::Going);
@@ -100,7 +101,7 @@ impl Session {
         index.filter(|index| self.may_start(open, *index)).ok_or_else(Refusal::stale)?;
         let mut draft = Draft::new(self, moment);
         match intent {
-            Ok(intent) => draft.start_call(id, intent),
+            Ok(intent) => draft.start_or_review(id, intent, diff),
             Err(problem) => {
                 draft.end_unrun(id, Outcome::NotRun, &problem);
                 draft.go_on();
@@ -164,6 +165,8 @@ impl Session {
         let mut draft = Draft::new(self, moment);
         if self.waits_for_compaction() {
             draft.stop_compaction(cut);
+        } else if turn.calls.iter().any(|call| call.reviewing().is_some()) {
+            draft.stop_review(cut);
         } else if let Some(partial) = cut {
             let fault = Fault::new(FaultKind::Canceled, "the turn was stopped");
             draft.attempt_failed(step, attempt, fault, partial, None);
@@ -194,6 +197,7 @@ impl Draft<'_> {
                 self.close_calls("the budget was used up", took);
                 let Some(turn) = &self.state.turn else { return };
                 let (spent, cost_micro_usd) = (turn.spent, turn.spent.cost());
+                self.checkpoint();
                 self.emit_in_turn(Actor::POLICY, TurnExpired { reached, spent, cost_micro_usd });
                 self.start_queued();
             }
@@ -201,6 +205,7 @@ impl Draft<'_> {
                 self.close_calls("the turn was canceled", took);
                 let Some(turn) = &self.state.turn else { return };
                 let (spent, cost_micro_usd) = (turn.spent, turn.spent.cost());
+                self.checkpoint();
                 let canceled = TurnCanceled { reason: reason.clone(), left, spent, cost_micro_usd };
                 self.emit_in_turn(Actor::SYSTEM, canceled);
                 match end_session {

@@ -80,7 +80,7 @@ impl Record {
             }
             Body::EventLost(_) => faults.need(false, || format!("event {seq} was lost")),
             Body::SessionCompleted(_) | Body::SessionCanceled(_) | Body::SessionExpired(_) | Body::SessionFailed(_) => {
-                let rests = self.open.is_none() && self.queued.is_empty();
+                let rests = self.open.is_none() && self.queued.is_empty() && self.undoing.is_none();
                 faults.need(rests, || format!("the session ends at event {seq} with turns left"));
                 (self.ended, self.compaction) = (true, None);
             }
@@ -103,6 +103,7 @@ impl Record {
                 self.take_messages(&started.messages, again, seq, faults);
                 let open = self.open.as_ref().map(|open| open.id);
                 faults.need(open.is_none(), || format!("event {seq} starts {turn} beside {open:?}"));
+                faults.need(self.undoing.is_none(), || format!("event {seq} starts {turn} while files are put back"));
                 self.open = Some(Open::new(turn));
                 self.compacted_in_vain = 0;
             }
@@ -113,11 +114,17 @@ impl Record {
             Body::BudgetRaised(raised) => {
                 self.budgets = raised.budgets.clone();
                 if let Some(open) = &mut self.open {
-                    open.paused = false;
+                    (open.paused, open.time_up) = (false, false);
                 }
             }
             Body::CompactionStarted(_) | Body::ContextCompacted(_) | Body::CompactionFailed(_) => {
                 self.take_compaction(event, faults);
+            }
+            Body::CheckpointCreated(_)
+            | Body::UndoRequested(_)
+            | Body::RestoreStarted(_)
+            | Body::WorkspaceRestored(_) => {
+                self.take_undo(event, faults);
             }
             Body::SessionCreated(_)
             | Body::ContextSeeded(_)
@@ -136,7 +143,10 @@ impl Record {
             | Body::ApprovalRequested(_)
             | Body::ApprovalGranted(_)
             | Body::ApprovalDenied(_)
-            | Body::ApprovalExpired(_) => self.take_step(event, faults),
+            | Body::ApprovalExpired(_)
+            | Body::ReviewStarted(_)
+            | Body::ReviewCompleted(_)
+            | Body::ReviewFailed(_) => self.take_step(event, faults),
         }
     }
 
@@ -223,6 +233,7 @@ impl Open {
             stopping_since: 0,
             interrupted: false,
             paused: false,
+            time_up: false,
             step: 0,
             attempts: 0,
             order: vec![],

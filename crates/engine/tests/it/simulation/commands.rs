@@ -22,6 +22,14 @@ pub fn wishes(dice: &mut Dice, record: &Record, count: &mut u64) -> Vec<Wish> {
     match dice.roll(12) {
         // The turn waits for a summary, which takes an instant: somebody loses patience in it.
         6..=8 if record.waits_for_summary() => vec![(cancel(None), None)],
+        // What was changed is taken back, by one or by two at once.
+        6..=10 if record.may_undo() => {
+            let undo = |dice: &mut Dice| Command::Undo {
+                turn_id: if dice.chance(70) { None } else { any_turn(dice, record) },
+            };
+            let key = dice.chance(30).then(|| key(dice));
+            (0..1 + dice.roll(2)).map(|_| (undo(dice), key.clone())).collect()
+        }
         // Two answer the same approval at once, perhaps not alike.
         0 | 1 if !waiting.is_empty() => {
             let call = dice.pick(&waiting);
@@ -105,6 +113,7 @@ fn command(dice: &mut Dice, record: &Record, count: &mut u64) -> Command {
             None => Command::StartTurn,
         },
         21 if dice.chance(80) => Command::Compact,
+        20 if dice.chance(80) => Command::Undo { turn_id: if dice.chance(50) { None } else { any_turn(dice, record) } },
         22 if dice.chance(50) => attach(dice),
         23 if dice.chance(12) => Command::End { reason: dice.pick(&[None, Some("enough".to_owned())]) },
         _ => update(dice, record),

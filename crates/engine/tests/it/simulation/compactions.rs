@@ -27,7 +27,7 @@ pub struct Compaction {
 impl Record {
     /// Nothing is left to do.
     pub fn rests(&self) -> bool {
-        self.open.is_none() && self.queued.is_empty() && self.compaction.is_none()
+        self.open.is_none() && self.queued.is_empty() && self.compaction.is_none() && self.undoing.is_none()
     }
 
     /// The open turn waits for a summary.
@@ -71,11 +71,7 @@ impl Record {
     pub(super) fn tell(&mut self, event: &Event) {
         self.told.push(event);
         self.told = supplied(std::mem::take(&mut self.told), &self.events);
-        let is_taken_in = matches!(event.body, Body::TurnStarted(_) | Body::MessageDelivered(_));
-        let last = self.told.entries().last().filter(|entry| is_taken_in && entry.voice == Voice::Person);
-        if let Some(last) = last {
-            self.newest = Some(text(&last.message).trim().chars().take(REQUEST_SEEN).collect());
-        }
+        self.newest = taken_in(&self.told, event).or(self.newest.take());
     }
 
     /// What the model is asked is what the log says, and holds what a model needs to go on.
@@ -91,9 +87,14 @@ impl Record {
             return;
         };
         self.begins_with_summary(events, request, faults);
+        // A request that was made before the last events came cannot hold what they brought.
+        let newest = match events.len() == self.events.len() {
+            true => self.newest.clone(),
+            false => newest_of(events, &self.events),
+        };
         let seen = |newest: &String| request.messages.iter().any(|message| text(message).contains(newest));
-        let shown = self.newest.as_ref().is_none_or(seen);
-        faults.need(shown, || format!("{}: the model is not told of {:?}", self.id, self.newest));
+        let shown = newest.as_ref().is_none_or(seen);
+        faults.need(shown, || format!("{}: the model is not told of {newest:?}", self.id));
         answers_follow(self.id, request, faults);
     }
 
@@ -125,6 +126,24 @@ fn supplied(mut told: Transcript, events: &[Event]) -> Transcript {
     let missing: Vec<u64> = told.missing().collect();
     missing.into_iter().for_each(|seq| told.supply(&events[seq as usize - 1]));
     told
+}
+
+/// How the message begins that an event brings into the conversation.
+fn taken_in(told: &Transcript, event: &Event) -> Option<String> {
+    let takes_in = matches!(event.body, Body::TurnStarted(_) | Body::MessageDelivered(_));
+    let last = told.entries().last().filter(|entry| takes_in && entry.voice == Voice::Person)?;
+    Some(text(&last.message).trim().chars().take(REQUEST_SEEN).collect())
+}
+
+/// The same for the last message that an earlier part of the log brings in.
+fn newest_of(past: &[Event], events: &[Event]) -> Option<String> {
+    let (mut told, mut newest) = (Transcript::default(), None);
+    for event in past {
+        told.push(event);
+        told = supplied(told, events);
+        newest = taken_in(&told, event).or(newest);
+    }
+    newest
 }
 
 /// A call is never parted from its result.

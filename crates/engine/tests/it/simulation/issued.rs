@@ -130,6 +130,13 @@ impl Issued {
             (Command::Compact, Answer::Compacting { .. }) => {
                 any(&|event| matches!(event.body, Body::CompactionStarted(_))) || self.key.is_some()
             }
+            (Command::Undo { turn_id: of }, Answer::Undoing { turn_id, seq }) => {
+                of.is_none_or(|of| of == *turn_id)
+                    && any(&|event| match &event.body {
+                        Body::UndoRequested(undo) => undo.turn_id == *turn_id && event.seq == *seq,
+                        _ => false,
+                    })
+            }
             (Command::End { .. }, Answer::Ended { .. }) => {
                 any(&|event| match &event.body {
                     Body::SessionCompleted(_) => true,
@@ -199,7 +206,11 @@ impl Issued {
             Command::Resume { .. } => &["not_interrupted", "unknown_turn"],
             Command::Update(_) => &["version_mismatch", "budget_lowered", "unsupported_policy"],
             Command::Attach { .. } => &["attachments_full", "attachment_exists"],
-            Command::Compact | Command::End { .. } => &[],
+            Command::Undo { .. } => {
+                &["turn_open", "undo_running", "no_checkpoint", "unknown_turn", "already_undone", "later_changes"]
+            }
+            Command::End { .. } => &["undo_running"],
+            Command::Compact => &[],
         };
         let fair = common.contains(&refusal.code) || codes.contains(&refusal.code);
         faults.need(fair, || format!("{self:?} was refused with {refusal:?}"));

@@ -35,6 +35,9 @@ pub struct Call {
     pub has_problem: bool,
     pub requested: Option<Option<Timestamp>>,
     pub answered: Option<(Verdict, Scope, u64)>,
+    /// Somebody is shown what it would change, and whether a yes was said to that.
+    pub shown: bool,
+    pub reviewed: bool,
     /// Intents in the log, and how often the tool was really started.
     pub intents: u32,
     pub runs: u32,
@@ -53,6 +56,8 @@ pub struct Open {
     pub stopping_since: u64,
     pub interrupted: bool,
     pub paused: bool,
+    /// Its time limit has stopped a call, and it is still to say so.
+    pub time_up: bool,
     pub step: u32,
     pub attempts: u32,
     pub order: Vec<CallId>,
@@ -100,6 +105,9 @@ pub struct Record {
     pub compaction: Option<Compaction>,
     /// Compactions of the policy since the last reply.
     pub compacted_in_vain: u32,
+    /// Turns that changed something, and whether that was taken back.
+    pub checkpoints: BTreeMap<TurnId, bool>,
+    pub undoing: Option<TurnId>,
     pub attachments: BTreeSet<String>,
     pub keys: BTreeMap<(String, String), KeyUsed>,
     /// First and last event of the one decision that each command led to.
@@ -143,6 +151,8 @@ impl Record {
             newest: None,
             compaction: None,
             compacted_in_vain: 0,
+            checkpoints: BTreeMap::new(),
+            undoing: None,
             attachments: BTreeSet::new(),
             keys: BTreeMap::new(),
             decisions: HashMap::new(),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tenure_core::{
     budget::Budgets,
-    policy::{Policy, Resume, Rule, RuleAction},
+    policy::{PatchReview, Policy, Resume, Rule, RuleAction},
     session::Settings,
     tool::ToolKind,
 };
@@ -105,6 +105,7 @@ pub fn policy(dice: &mut Dice) -> Policy {
     policy.verify.auto_verify = dice.chance(70);
     policy.verify.commands = dice.pick(&[None, Some(vec![]), Some(vec!["check all".to_owned()])]);
     policy.verify.max_attempts = 1 + dice.roll(3) as u32;
+    policy.patch_review = dice.pick(&[PatchReview::Off, PatchReview::Off, PatchReview::Request, PatchReview::Auto]);
     policy
 }
 

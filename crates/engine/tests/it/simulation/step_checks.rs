@@ -8,7 +8,7 @@ use tenure_core::{
     },
     ids::{CallId, TurnId},
     message::joined_text,
-    policy::{Resume, RuleAction, Scope},
+    policy::{PatchReview, Resume, RuleAction, Scope},
     tool::{CallClass, Outcome, ToolCall, ToolKind},
 };
 
@@ -31,10 +31,13 @@ impl Record {
             Body::TurnInterrupted(cut) => self.interrupt(&mut open, cut, seq, faults),
             Body::TurnResumed(resumed) => self.resume(&mut open, resumed.automatic, seq, faults),
             Body::CancelRequested(_) => (open.stopping, open.stopping_since) = (true, seq),
-            Body::BudgetReached(_) => match self.policy.approval.attended {
-                true => open.paused = true,
-                false => (open.stopping, open.stopping_since) = (true, seq),
-            },
+            Body::BudgetReached(_) => {
+                open.time_up = false;
+                match self.policy.approval.attended {
+                    true => open.paused = true,
+                    false => (open.stopping, open.stopping_since) = (true, seq),
+                }
+            }
             Body::ModelOutputCompleted(output) => {
                 self.compacted_in_vain = 0;
                 self.take_output(&mut open, output, seq, faults);
@@ -60,6 +63,14 @@ impl Record {
                 faults.need(due, || format!("event {seq}: the approval expires before its time"));
                 self.answer(expired.tool_call_id, Verdict::Deny, Scope::Once, event, faults);
             }
+            Body::ReviewStarted(started) => self.review(started.tool_call_id, None, seq, faults),
+            Body::ReviewCompleted(done) => self.review(done.tool_call_id, Some(done.verdict), seq, faults),
+            // Where the reviewer could not, a yes of a person will do, also one from before.
+            Body::ReviewFailed(failed) if failed.is_given_up() => {
+                if let Some(call) = self.calls.get_mut(&failed.tool_call_id) {
+                    (call.shown, call.reviewed) = (true, matches!(call.answered, Some((Verdict::Approve, ..))));
+                }
+            }
             _ => {}
         }
         self.open = Some(open);
@@ -67,7 +78,7 @@ impl Record {
 
     fn interrupt(&mut self, open: &mut Open, cut: &TurnInterrupted, seq: u64, faults: &mut Faults) {
         open.interrupted = true;
-        open.paused = false;
+        (open.paused, open.time_up) = (false, false);
         for (id, call) in self.calls.iter_mut().filter(|(_, call)| call.turn == open.id) {
             let runs = call.intents > 0 && call.outcome.is_none() && !call.cut;
             let named = cut.calls.iter().find(|named| named.tool_call_id == *id);
@@ -125,6 +136,8 @@ impl Record {
             has_problem: call.problem.is_some(),
             requested: None,
             answered: None,
+            shown: false,
+            reviewed: false,
             intents: 0,
             runs: 0,
             cut: false,
@@ -181,6 +194,11 @@ impl Record {
         let allowed = approved || verdict(&self.policy, &self.lasting, &asked) == RuleAction::Allow;
         let waits = call.requested.is_some() && call.answered.is_none();
         faults.need(allowed && !denied && !waits, || format!("event {seq} starts {} without leave", call.name));
+        // A yes from before the policy wanted reviews is one all the same.
+        let looked_at = call.reviewed || (approved && !call.shown);
+        let needs_review = call.kind == ToolKind::Write && self.policy.patch_review != PatchReview::Off;
+        let lasting = self.lasting.allowed.contains(&(call.name.clone(), call.subject.clone()));
+        faults.need(!needs_review || looked_at || lasting, || format!("event {seq} makes a change nobody looked at"));
     }
 
     /// Only reads go side by side; all else comes in the order in which it was asked for.
@@ -204,10 +222,12 @@ impl Record {
         faults.need(call.outcome.is_none(), || format!("event {seq} is a second result of {}", done.tool_call_id));
         faults.need(call.turn == open.id, || format!("event {seq} is of a call of another turn"));
         let runs = call.intents > 0 && !call.cut;
+        let limit = done.result.error.as_deref().is_some_and(|error| error.contains("time limit was reached"));
+        let timed_out = limit && self.budgets.max_duration_ms.is_some();
         let fits = match done.outcome {
             Outcome::Finished => runs && call.gave.as_deref() == Some(&joined_text(&done.result.parts)),
             Outcome::Unknown => call.cut && call.kind != ToolKind::Read,
-            Outcome::Canceled => runs && (open.stopping || open.interrupted),
+            Outcome::Canceled => runs && (open.stopping || open.interrupted || timed_out),
             // A read that was cut and not run again counts as not run.
             Outcome::NotRun => call.intents == 0 || (call.cut && call.kind == ToolKind::Read),
         };
@@ -221,6 +241,17 @@ impl Record {
         call.outcome = Some(done.outcome);
     }
 
+    /// A model is shown a change to come, or has said what it thinks of it.
+    fn review(&mut self, id: CallId, said: Option<Verdict>, seq: u64, faults: &mut Faults) {
+        let Some(call) = self.calls.get_mut(&id) else {
+            faults.need(false, || format!("event {seq} reviews a call that nobody asked for"));
+            return;
+        };
+        let to_come = call.kind == ToolKind::Write && call.intents == 0 && call.outcome.is_none();
+        faults.need(to_come, || format!("event {seq} reviews {}, which is no change to come", call.name));
+        call.reviewed = said == Some(Verdict::Approve);
+    }
+
     fn request(&mut self, open: &mut Open, request: &ApprovalRequested, seq: u64, faults: &mut Faults) {
         let id = request.tool_call_id;
         if request.origin == CallOrigin::VerifyPolicy && !self.calls.contains_key(&id) {
@@ -230,8 +261,11 @@ impl Record {
         let attended = self.policy.approval.attended;
         let Some(call) = self.calls.get_mut(&id) else { return };
         let asked = Asked { name: &call.name, kind: call.kind, subject: &call.subject };
-        let asks = verdict(&self.policy, &self.lasting, &asked) == RuleAction::Ask && attended;
+        let shows = request.proposed.is_some();
+        let reviews = shows && call.kind == ToolKind::Write && self.policy.patch_review != PatchReview::Off;
+        let asks = (reviews || verdict(&self.policy, &self.lasting, &asked) == RuleAction::Ask) && attended;
         let fresh = call.requested.is_none() && call.intents == 0 && call.outcome.is_none();
+        call.shown |= shows;
         faults.need(asks && fresh, || format!("event {seq} asks for {} without need", call.name));
         call.requested = Some(request.expires_at);
         self.refused = false;
@@ -258,7 +292,10 @@ impl Record {
             RuleAction::Ask => !self.policy.approval.attended,
             RuleAction::Allow => false,
         };
+        let unreviewed = call.kind == ToolKind::Write && self.policy.patch_review != PatchReview::Off;
+        let unasked = unasked || (unreviewed && !self.policy.approval.attended);
         let may = call.requested.is_some() || (said == Verdict::Deny && !person && unasked);
+        call.reviewed |= call.shown && said == Verdict::Approve;
         faults.need(may, || format!("event {seq} answers for {} where nobody was asked", call.name));
         call.answered = Some((said, scope, seq));
         let lasts = scope != Scope::Once || (call.name == "verify" && said == Verdict::Approve);
@@ -290,7 +327,7 @@ impl Record {
 
 impl Open {
     fn is_going(&self) -> bool {
-        !self.stopping && !self.interrupted && !self.paused
+        !self.stopping && !self.interrupted && !self.paused && !self.time_up
     }
 
     /// What was shown of a reply is what its last word keeps of it.

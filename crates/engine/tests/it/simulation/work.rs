@@ -9,8 +9,8 @@ use tenure_core::{
     context::{ChatMessage, ModelRequest, Purpose, RequestMeta},
     ids::{CallId, SessionId, TurnId},
     message::{Part, joined_text},
-    model::{Fault, FaultKind, MicroUsd, Usage},
-    tool::{Intent, ToolKind, ToolResult, ToolSpec, VerifyPlan},
+    model::{Fault, FaultKind, MicroUsd, StopReason, Usage},
+    tool::{FileChange, Intent, ToolKind, ToolResult, ToolSpec, VerifyPlan},
 };
 use tenure_models::{Model, ModelEvent, Patience, Registry, scripted::ScriptedModel, tokens};
 use tenure_tools::{CallContext, Invoked, Tool};
@@ -77,6 +77,24 @@ impl LifeModel {
         }
     }
 
+    /// A review takes its time too: a yes, a no, a refusal, an end without a word, or silence.
+    async fn review(&self, request: ModelRequest) -> Result<BoxStream<'static, Result<ModelEvent, Fault>>, Fault> {
+        let RequestMeta { turn_id, attempt, .. } = request.meta;
+        let luck: u32 = turn_id.to_string().bytes().map(u32::from).sum::<u32>() + attempt;
+        tokio::time::sleep(Duration::from_millis(u64::from(luck % 5) * 30)).await;
+        let verdict = match luck % 8 {
+            0 => return Err(Fault::new(FaultKind::Server, "no review today")),
+            1 => return Err(Fault::new(FaultKind::Auth, "no review for you")),
+            2 => return Ok(futures::stream::pending().boxed()),
+            3 => return Ok(futures::stream::empty().boxed()),
+            4 => "send_back",
+            _ => "approve",
+        };
+        let text = json!({"verdict": verdict, "reason": "it is so"}).to_string();
+        let said = [ModelEvent::Text(text), ModelEvent::Done { stop_reason: StopReason::EndTurn }];
+        Ok(futures::stream::iter(said.map(Ok)).boxed())
+    }
+
     /// A summary takes its time, and comes to nothing now and then, by the names in its request.
     async fn summary(&self, request: ModelRequest) -> Result<BoxStream<'static, Result<ModelEvent, Fault>>, Fault> {
         let RequestMeta { session_id, turn_id, attempt, .. } = request.meta;
@@ -101,8 +119,10 @@ impl LifeModel {
 impl Model for LifeModel {
     async fn stream(&self, request: ModelRequest) -> Result<BoxStream<'static, Result<ModelEvent, Fault>>, Fault> {
         let RequestMeta { session_id, purpose, .. } = request.meta;
-        if purpose == Purpose::Summary {
-            return self.summary(request).await;
+        match purpose {
+            Purpose::Step => {}
+            Purpose::Summary => return self.summary(request).await,
+            Purpose::Review => return self.review(request).await,
         }
         self.world.model_starts(&request);
         let at_work = AtModel(self.world.clone(), session_id);
@@ -213,6 +233,12 @@ impl Tool for LifeTool {
         tokio::time::sleep(Duration::from_millis(input["ms"].as_u64().unwrap_or(0) / 10)).await;
         match input["ms"].as_u64() {
             Some(400) => Err("this file cannot be written".into()),
+            // There is no workspace: files cannot be put back there, and folders are not in the way.
+            Some(ms) if ms.is_multiple_of(2) => Ok(Intent { files: vec![], folders: vec![format!("made{}", ms % 5)] }),
+            Some(ms) if ms.is_multiple_of(5) => {
+                let (path, after) = (format!("file{}", ms % 5), Some("0".repeat(64)));
+                Ok(Intent { files: vec![FileChange { path, after, ..FileChange::default() }], folders: vec![] })
+            }
             _ => Ok(Intent::default()),
         }
     }

@@ -15,12 +15,15 @@ use super::{
     schemas::{Place, Schemas, camel},
 };
 
-/// A log with every type of event, as the store wrote it.
-const LOG: &str = include_str!("../../../../store/tests/golden/v1/events.ndjson");
+/// Logs that together have every type of event, as the store wrote them.
+const LOGS: [&str; 2] = [
+    include_str!("../../../../store/tests/golden/v1/events.ndjson"),
+    include_str!("../../../../store/tests/golden/v1/undo.ndjson"),
+];
 
-/// The numbered events of the log, as a stream shows them: byte for byte.
+/// The numbered events of the logs, as a stream shows them: byte for byte.
 pub(super) fn written() -> impl Iterator<Item = (Event, String)> {
-    LOG.lines().map(|line| {
+    LOGS.iter().flat_map(|log| log.lines()).map(|line| {
         let event = Event::from_json(line).expect("a line of the log");
         let text = serde_json::to_string(&event).expect("an event");
         (event, text)

@@ -58,6 +58,7 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
     };
     let end = wire::End { reason: Some("done".into()), ..Default::default() };
     let ended = wire::Ended { status: "completed".into() };
+    let undoing = wire::Undoing { turn_id: examples::turn().to_string(), seq: 12, status: "undoing".into() };
     let version = "The session's version, as `If-Match` of an update takes it.";
     vec![
         post("/v1/sessions", "createSession", tag, "Makes a session.")
@@ -67,7 +68,7 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
             .with_header(201, "Location", "Where the session is.")
             .leads_to(201, &IN_SESSION, &["getSession", "updateSession", "sendMessage", "listMessages", "startTurn"])
             .leads_to(201, &IN_SESSION, &["cancelTurn", "endSession", "deleteSession", "followSession", "forkSession"])
-            .leads_to(201, &IN_SESSION, &["compactSession"])
+            .leads_to(201, &IN_SESSION, &["compactSession", "undoTurn"])
             .leads_to(201, &IN_SESSION, &["uploadAttachment", "listAttachments", "listArtifacts", "exportSession"])
             .refuses(&["bad_workspace", "unsupported_policy", "unknown_model", "bad_schema", "keys_full", "session_purged"])
             .refuses(&["session_damaged", "disk_refused", "shutting_down"]),
@@ -102,7 +103,7 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
             .answers(s, 200, "The session as it is now.", &examples::view())
             .with_header(200, "ETag", version)
             .refuses(&["bad_if_match", "version_mismatch", "bad_workspace", "unsupported_policy", "budget_lowered"])
-            .refuses(&["turn_open", "unknown_model"]),
+            .refuses(&["turn_open", "unknown_model", "undo_running"]),
         delete(
             "/v1/sessions/{session}",
             "deleteSession",
@@ -112,7 +113,7 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
         .query::<session::Deletion>(s, json!({}))
         .may_take(s, &end)
         .command()
-        .refuses(&["session_busy"])
+        .refuses(&["session_busy", "undo_running"])
         .answers(s, 200, "It had ended already, or is deleted.", &ended)
         .answers(s, 202, "It ends; an open turn is canceled first.", &ended),
         post("/v1/sessions/{session}/compact", "compactSession", tag, "Summarizes the older part of the context.")
@@ -120,12 +121,18 @@ fn sessions(s: &mut Schemas) -> Vec<Operation> {
             .may_take(s, &wire::EmptyCommand::default())
             .command()
             .answers(s, 202, "It is under way.", &wire::Compacting { seq: 12, status: "compacting".into() }),
-        post("/v1/sessions/{session}/end", "endSession", tag, "Ends a session.").may_take(s, &end).command().answers(
-            s,
-            202,
-            "It ends; an open turn is canceled first.",
-            &ended,
-        ),
+        post("/v1/sessions/{session}/undo", "undoTurn", tag, "Takes back what a turn did to files.")
+            .about("Every file that the turn's `write_file`, `edit_file` and `apply_patch` calls changed becomes what it was before the turn: bytes, mode, existence; folders that the turn made go if they are empty. All of them or none: where one is not exactly what the turn left, nothing is changed. What commands did is not taken back; files that changed while the turn ran are named. `workspace_restored` follows and tells which. Name the turn to be sure which one is meant.")
+            .may_take(s, &wire::Undo { turn_id: Some(examples::turn().to_string()), ..Default::default() })
+            .command()
+            .answers(s, 202, "It is under way.", &undoing)
+            .refuses(&["turn_open", "undo_running", "no_checkpoint", "unknown_turn", "already_undone", "later_changes"])
+            .refuses(&["checkpoint_incomplete", "other_workspace"]),
+        post("/v1/sessions/{session}/end", "endSession", tag, "Ends a session.")
+            .may_take(s, &end)
+            .command()
+            .answers(s, 202, "It ends; an open turn is canceled first.", &ended)
+            .refuses(&["undo_running"]),
     ]
 }
 

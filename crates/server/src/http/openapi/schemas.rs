@@ -274,8 +274,6 @@ fn said_of_field(name: &str, field: &str, schema: &mut Value, place: Place) {
         (_, "reason") => json!({ "maxLength": limits.reason_chars_max }),
         (_, "memory") => json!({ "maxLength": limits.memory_bytes_max }),
         ("CompactionPolicy", "from_percent" | "block_percent") => json!({ "minimum": 1, "maximum": 100 }),
-        // Reviews come later.
-        ("Policy", "patch_review") => return *schema = json!({ "const": "off" }),
         ("ApprovalPolicy", "require_for_tools") => {
             return items(schema, limits.policy_entries_max, line(limits.name_chars_max));
         }
