@@ -84,6 +84,27 @@ pub fn real_model(root: &Path) -> Result<RealModel> {
     Ok(model)
 }
 
+/// MCP servers that others have written.
+const MCP_SERVERS: &str = "2026.8.31";
+
+/// The folder with the programs `mcp-server-everything` and `mcp-server-filesystem`, from npm, below `target/`.
+pub fn mcp_servers(root: &Path) -> Result<PathBuf> {
+    let folder = root.join("target").join(format!("mcp-servers-{MCP_SERVERS}"));
+    let programs = folder.join("node_modules/.bin");
+    let all = ["everything", "filesystem"];
+    if all.iter().all(|name| programs.join(format!("mcp-server-{name}")).is_file()) {
+        return Ok(programs);
+    }
+    if !on_path("npm") {
+        apt_get(&["update"])?;
+        apt_get(&["install", "--yes", "--no-install-recommends", "nodejs", "npm"])?;
+    }
+    let packages = all.map(|name| format!("@modelcontextprotocol/server-{name}@{MCP_SERVERS}"));
+    let flags = ["install", "--silent", "--no-fund", "--no-audit", "--prefix", text(&folder)?];
+    run("npm", &[&flags[..], &packages.each_ref().map(String::as_str)].concat())?;
+    Ok(programs)
+}
+
 /// A fresh folder for Python's packages; gives its pip.
 fn venv(folder: &Path) -> Result<String> {
     let mut pip_is_there = Command::new("python3");

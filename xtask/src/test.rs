@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::{crash, daemon::root, install, real_model, schemathesis};
+use crate::{crash, daemon::root, install, mcp_tools, real_model, schemathesis};
 
 /// How much is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +60,10 @@ pub fn run(extent: Extent) -> Result<()> {
     println!("\nxtask: schemathesis: cargo xtask schemathesis --examples 10 --seed 1");
     schemathesis::run(schemathesis::Request::SHORT)?;
     times.push(("schemathesis", start.elapsed()));
+    let start = Instant::now();
+    println!("\nxtask: MCP servers: cargo xtask mcp-tools");
+    mcp_tools::run()?;
+    times.push(("MCP servers", start.elapsed()));
     let start = Instant::now();
     println!("\nxtask: real model: cargo xtask real-model");
     real_model::run()?;

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::{
     commands::{
         approve, ask, cancel, chat, completions, config, demo, doctor, man, models, open, serve, service, session,
-        sessions, stop, store, token,
+        sessions, stop, store, token, tools,
     },
     config::Hidden,
     exit,
@@ -90,6 +90,7 @@ pub enum Command {
     Sessions(sessions::Arguments),
     Session(session::Arguments),
     Models(models::Arguments),
+    Tools(tools::Arguments),
     Token(token::Arguments),
     Open(open::Arguments),
     Stop(stop::Arguments),

@@ -18,6 +18,7 @@ pub mod sessions;
 pub mod stop;
 pub mod store;
 pub mod token;
+pub mod tools;
 
 use std::{path::PathBuf, sync::atomic::AtomicBool};
 
@@ -105,6 +106,7 @@ fn dispatch(context: &Context, command: Command) -> anyhow::Result<Exit> {
         Command::Sessions(arguments) => on_one_thread(sessions::run(context, &arguments)),
         Command::Session(arguments) => on_one_thread(session::run(context, &arguments)),
         Command::Models(arguments) => on_one_thread(models::run(context, &arguments)),
+        Command::Tools(arguments) => on_one_thread(tools::run(context, &arguments)),
         Command::Token(arguments) => on_one_thread(token::run(context, &arguments)),
         Command::Open(arguments) => on_one_thread(open::run(context, &arguments)),
         Command::Stop(arguments) => on_one_thread(stop::run(context, &arguments)),

@@ -22,7 +22,12 @@ use tenure_engine::EngineConfig;
 use tenure_models::catalog::{CatalogConfig, ModelConfig, ProviderConfig};
 use tenure_tools::{BadNetwork, PrivateAddresses};
 
-use crate::{address, data, exit::Problem, hint, models};
+use crate::{
+    address, data,
+    exit::Problem,
+    foreign::{self, McpServer},
+    hint, models,
+};
 
 /// Shown by `tenure serve --help`. Lines with `#` before a key show what may be said where nothing is said by default.
 pub const HELP: &str = r#"Configuration: config.toml in the data folder. Flags win over the
@@ -67,6 +72,11 @@ defaults, the others are examples:
 
     [tools]
     fetch_private = false      # true, or ["127.0.0.1", "10.0.0.0/8"]
+
+    #[mcp_servers.docs]        # tools of an MCP server: mcp__docs__...
+    #command = "npx"           # or url = "https://..." with headers
+    #args = ["-y", "some-mcp-server"]
+    #env = { DOCS_KEY = "${DOCS_KEY}" }
 
     [remote]
     allow = false              # other addresses; needs TLS or a proxy
@@ -132,6 +142,8 @@ pub struct Config {
     pub models: BTreeMap<String, ModelConfig>,
     /// another name for a model, which works wherever one is named. `small`, `default` and `premium` are there where a vendor's key is
     pub aliases: BTreeMap<String, String>,
+    /// an MCP server whose tools every session is offered, named `mcp__NAME__tool`; see [plugins.md](plugins.md)
+    pub mcp_servers: BTreeMap<String, McpServer>,
     pub log: Log,
     pub context: Context,
     pub recovery: Recovery,
@@ -513,7 +525,7 @@ fn parse(path: &Path, text: &str) -> Result<Config, Problem> {
     };
     let config: Config =
         toml::from_str(text).map_err(|error| mistake(error.span().map_or(0, |span| span.start), error.message()))?;
-    match models::mistake(&config) {
+    match models::mistake(&config).or_else(|| foreign::mistake(&config)) {
         Some((keys, what)) => Err(mistake(place(text, &keys), &what)),
         None => Ok(config),
     }
@@ -574,7 +586,7 @@ mod tests {
             let key = name.rsplit_once('.').map_or(name, |(_, key)| key);
             let is_said = |text: &str| text.lines().any(|line| line.starts_with(&format!("{key} = ")));
             // What a user names, and what depends on keys, has no default of its own.
-            let is_table = ["secrets", "providers", "models", "aliases"].contains(&name);
+            let is_table = ["secrets", "providers", "models", "aliases", "mcp_servers"].contains(&name);
             let has_default = !default.is_null() && !is_table && name != "default_model";
             assert!(is_table || is_said(&sample(true)), "{name} is missing");
             assert_eq!(is_said(&sample(false)), has_default, "{name} = {default}");
@@ -626,6 +638,10 @@ mod tests {
             ),
             ("[aliases]\nsmall = \"ollama/x\"\nbig = \"gpt\"", "/d/config.toml:3: ", "`gpt` is no model"),
             ("[aliases]\n\"a/b\" = \"ollama/x\"", "/d/config.toml:2: ", "without a /"),
+            ("[mcp_servers.a]\nurl = \"x\"", "/d/config.toml:1: ", "begins with http"),
+            ("\n[mcp_servers.a]\nargs = []", "/d/config.toml:2: ", "needs a command or a url"),
+            ("[mcp_servers.a__b]\ncommand = \"x\"", "/d/config.toml:1: ", "letters, digits"),
+            ("[mcp_servers.a]\ncommand = \"x\"\nkind = \"write\"", "/d/config.toml:3: ", "unknown variant `write`"),
             ("durability = \"power\"\ndefault_model = \"gpt\"", "/d/config.toml:2: ", "no model named `gpt`"),
         ] {
             let message = parsed(text).unwrap_err();

@@ -11,6 +11,7 @@ mod daemon;
 mod data;
 mod exit;
 mod follow;
+mod foreign;
 mod hint;
 mod limits;
 mod log;

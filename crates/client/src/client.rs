@@ -226,6 +226,11 @@ impl Client {
         self.answer(request.query(&provider.map(|name| ("provider", name)).as_slice())).await
     }
 
+    /// The tools that agents can be given in a folder of the daemon's machine.
+    pub async fn tools(&self, workspace: &str) -> Result<wire::ToolList, Error> {
+        self.answer(self.request(Method::GET, "/v1/tools").query(&[("workspace", workspace)])).await
+    }
+
     /// Refused where no model can have this name.
     pub async fn check_model(&self, name: &str) -> Result<(), Error> {
         let request = self.request(Method::GET, "/v1/models").query(&[("name", name)]);

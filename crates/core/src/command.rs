@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     budget::Budgets,
-    event::{Actor, ContextCompacted, ContextSeeded, RefusedFile},
+    event::{Actor, ContextCompacted, ContextSeeded, RefusedFile, ToolsOffered},
     ids::{CallId, MessageId, TurnId},
     message::{Attachment, Delivery, Part, Role},
     model::{Block, Fault, MicroUsd, StopReason, Thinking, Usage},
@@ -221,6 +221,8 @@ pub enum Input {
     },
     /// What was read from the workspace before a model call.
     ContextFound(ContextSeeded),
+    /// What can be offered beside the built-in tools, before a model call.
+    ToolsFound(ToolsOffered),
     /// How much of the window the next request would take.
     ContextMeasured {
         turn: TurnId,

@@ -207,6 +207,8 @@ impl Transcript {
             | Body::TurnInterrupted(_)
             | Body::TurnResumed(_)
             | Body::CancelRequested(_)
+            // What was offered stands in the request beside the conversation.
+            | Body::ToolsOffered(_)
             | Body::CompactionStarted(_)
             | Body::CompactionFailed(_)
             | Body::ModelAttemptFailed(_)

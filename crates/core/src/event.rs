@@ -12,7 +12,10 @@ use crate::{
     policy::{Policy, Scope},
     session::Settings,
     time::Timestamp,
-    tool::{CallClass, FileChange, Intent, Outcome, Proposed, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan},
+    tool::{
+        CallClass, FileChange, Intent, OfferedTool, Outcome, Proposed, Runner, ToolCall, ToolKind, ToolResult,
+        VerifyPlan,
+    },
 };
 
 /// Who caused an event.
@@ -210,6 +213,7 @@ bodies! {
     TurnResumed "turn_resumed",
     CancelRequested "cancel_requested",
     ContextSeeded "context_seeded",
+    ToolsOffered "tools_offered",
     CompactionStarted "compaction_started",
     ContextCompacted "context_compacted",
     CompactionFailed "compaction_failed",
@@ -343,6 +347,8 @@ data! {
     /// One file, cut where it is too long.
     SeedFile { path: String, text: String, #[serde(default, skip_serializing_if = "std::ops::Not::not")] truncated: bool, }
 
+    /// From now on the model is offered these tools beside those that are built in. All of them each time.
+    ToolsOffered { tools: Vec<OfferedTool>, }
     /// A workspace in brief, as it was when its first turn began.
     #[derive(Default)] Bundle {
         /// Branch, head and what is changed.
@@ -574,6 +580,12 @@ impl ContextSeeded {
     /// A digest of what is looked at again before every turn; not of when it was read.
     pub fn digest(&self) -> String {
         digest_of(&(&self.files, &self.verify))
+    }
+}
+
+impl ToolsOffered {
+    pub fn digest(&self) -> String {
+        digest_of(&self.tools)
     }
 }
 

@@ -151,6 +151,9 @@ pub struct Session {
     pub answered: VecDeque<Answered>,
     /// What was last read from the workspace, by digest, and the verification it gave.
     pub seed: Option<Seed>,
+    /// The tools that are offered beside those built in, by the digest of what was last recorded of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered: Option<String>,
     /// The workspace is new to the session: the turn that is open, or the next one, is told of it in brief.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bundle_due: bool,

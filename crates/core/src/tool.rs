@@ -27,6 +27,16 @@ pub struct ToolSpec {
     pub kind: ToolKind,
 }
 
+/// A tool that is not built in, as the model was offered it, and where it comes from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OfferedTool {
+    /// `mcp:<server>` or `plugin:<name>`.
+    pub source: String,
+    #[serde(flatten)]
+    pub spec: ToolSpec,
+}
+
 /// A call as the model asked for it, judged for form by the registry before it is recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

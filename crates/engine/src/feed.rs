@@ -28,6 +28,7 @@ pub fn is_of_status(wire_type: &str) -> bool {
             | "message_delivered"
             | "attachment_added"
             | "context_seeded"
+            | "tools_offered"
             | "model_output_completed"
             | "model_attempt_failed"
             | "tool_call_started"

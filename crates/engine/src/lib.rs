@@ -66,6 +66,7 @@ pub use fork::{Forked, NewFork};
 pub use history::Messages;
 pub use hub::StreamItem;
 pub use import::{Imported, NewImport};
+pub use reading::{ForeignTools, ToolSource};
 pub use record::{RecordStatus, Response, TurnError, TurnRecord};
 pub use search::{Found, Wanted};
 pub use standing::{MemoryStanding, Standing};
@@ -85,6 +86,8 @@ pub struct Parts {
     pub store: Arc<dyn Store>,
     pub models: Arc<dyn tenure_models::Registry>,
     pub tools: Arc<tenure_tools::Registry>,
+    /// Tools that are not built in, where there are any.
+    pub foreign: Option<Arc<tenure_tools::foreign::Foreign>>,
     pub clock: Arc<dyn Clock>,
     pub secrets: Secrets,
     /// Answers that hold in every session.
@@ -399,6 +402,9 @@ impl Engine {
         self.0.stop.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
+        if let Some(foreign) = &self.0.parts.foreign {
+            foreign.shutdown().await;
+        }
     }
 }
 

@@ -328,7 +328,7 @@ impl ModelCall {
             id: self.moment.call_id(),
             provider_id,
             kind: self.tools.kind(&name).unwrap_or(ToolKind::Read),
-            subject: self.tools.subject(&name, &input, self.verify.as_ref()),
+            subject: self.secrets.redact(&self.tools.subject(&name, &input, self.verify.as_ref())).into_owned(),
             name,
             input,
             secrets,

@@ -2,25 +2,30 @@
 
 use std::{
     collections::HashSet,
+    path::PathBuf,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
 use tenure_core::{
     budget::Spent,
     command::Refusal,
     cursor::Cursor,
     ids::{SessionId, TurnId},
     session::{Life, Session, Turn, TurnStatus},
-    tool::ToolSpec,
+    tool::{OfferedTool, ToolSpec},
 };
 use tenure_store::Row;
+use tenure_tools::foreign::{Selection, SourceState};
 
 use crate::{
     Counts, Damage, Engine, Error, FeedCursor, FeedSubscription, Found, Messages, Subscription, TurnRecord, Wanted,
     history,
     hub::lock,
-    load, search,
+    load,
+    redaction::redacted,
+    search,
     warm::{Mail, row_of},
 };
 
@@ -170,6 +175,24 @@ impl Engine {
         self.0.parts.tools.specs()
     }
 
+    /// The foreign tools of a workspace as far as they are known; nothing is started for it.
+    pub async fn foreign_tools(&self, workspace: PathBuf) -> ForeignTools {
+        let Some(foreign) = self.0.parts.foreign.clone() else { return ForeignTools::default() };
+        let look = move || {
+            let found = foreign.find(&workspace, &Selection::All);
+            let tools = foreign.offer(&found).tools.into_iter().map(|(offered, _)| offered).collect();
+            let told = |state: SourceState| ToolSource {
+                name: state.source,
+                state: serde_json::to_value(state.state).ok().and_then(|word| Some(word.as_str()?.to_owned())),
+                problem: state.problem,
+            };
+            let sources = foreign.states(&found).into_iter().map(told).collect();
+            ForeignTools { tools, sources, problems: found.problems }
+        };
+        let found = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        redacted(&self.0.parts.secrets, &found)
+    }
+
     /// The model of sessions that name none.
     pub fn default_model(&self) -> &str {
         &self.0.parts.config.default_model
@@ -242,4 +265,21 @@ fn behind_the_end(after: u64, head: u64) -> Error {
     let message = format!("there is no event {after} in this session; its last one is {head}");
     let hint = "send a cursor that this session gave, or leave it out to begin at the start";
     Refusal::new("bad_cursor", message, hint).into()
+}
+
+/// What a workspace brings beside the built-in tools.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ForeignTools {
+    pub tools: Vec<OfferedTool>,
+    pub sources: Vec<ToolSource>,
+    /// What could not be used, for people.
+    pub problems: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolSource {
+    pub name: String,
+    /// How it is, in a word.
+    pub state: Option<String>,
+    pub problem: Option<String>,
 }

@@ -15,7 +15,7 @@ use tenure_core::{
     tool::{Intent, ToolResult, VerifyPlan, VerifySource},
 };
 use tenure_store::Store;
-use tenure_tools::{CallContext, Invoked, OutputSink, Registry};
+use tenure_tools::{CallContext, Invoked, OutputSink, Registry, Tool, foreign::Foreign};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -27,6 +27,7 @@ use crate::{
 
 pub(crate) struct CallOfTool {
     pub(crate) tools: Arc<Registry>,
+    pub(crate) foreign: Option<Arc<Foreign>>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) secrets: Secrets,
     /// Those of them that the tool is given.
@@ -36,6 +37,8 @@ pub(crate) struct CallOfTool {
     pub(crate) call: CallId,
     pub(crate) name: String,
     pub(crate) input: Value,
+    /// What was asked about, where somebody was asked.
+    pub(crate) subject: String,
     pub(crate) workspace: PathBuf,
     pub(crate) verify: Option<VerifyPlan>,
     pub(crate) require_clean: bool,
@@ -71,8 +74,9 @@ impl CallOfTool {
 
     /// Runs it; the intent is on disk by now.
     pub(crate) async fn run(mut self, intent: Intent) -> Invoked {
-        let Some(tool) = self.tools.get(&self.name) else {
-            return Invoked { result: ToolResult::failed(format!("no tool named {}", self.name)), left: Vec::new() };
+        let tool = match self.tool().await {
+            Ok(tool) => tool,
+            Err(why) => return Invoked::failed(self.secrets.redact(&why)),
         };
         self.restore();
         let intent = restored(&self.put_back, &intent);
@@ -82,6 +86,22 @@ impl CallOfTool {
         invoked.result = self.redact_result(invoked.result);
         invoked.left = redacted(&self.secrets, &invoked.left);
         invoked
+    }
+
+    /// The built-in tool of this name, or the foreign one as it is now: what it stands for must still be what was shown.
+    async fn tool(&self) -> Result<Arc<dyn Tool>, String> {
+        if let Some(tool) = self.tools.get(&self.name) {
+            return Ok(tool);
+        }
+        let name = &self.name;
+        let gone =
+            || format!("there is no tool named {name} any more: its source was changed, removed or not approved");
+        let foreign = self.foreign.as_ref().ok_or_else(gone)?;
+        let tool = foreign.tool(&self.workspace, name).await.ok_or_else(gone)?;
+        match self.secrets.redact(&tool.subject(&self.input, None)) == self.subject {
+            true => Ok(tool),
+            false => Err(format!("what {name} stands for was changed after it was shown; it was not run")),
+        }
     }
 
     /// The tool acts on what was meant, not on what was recorded.

@@ -33,6 +33,7 @@ mod commit;
 mod disk;
 mod effects;
 mod look;
+mod offering;
 mod project;
 mod recover;
 mod restore;
@@ -43,6 +44,7 @@ pub(crate) use project::row_of;
 
 use brake::Brake;
 use disk::Disk;
+use offering::Offering;
 use spool::Shown;
 
 /// News of effects that may wait before their senders do.
@@ -198,6 +200,7 @@ pub(crate) struct Warm {
     took: Vec<(CallId, u64)>,
     stopping_since: Option<Instant>,
     seeded_for: Option<TurnId>,
+    offering: Offering,
     records: HashMap<TurnId, TurnRecord>,
     touched: Vec<TurnId>,
     row: Option<tenure_store::Row>,
@@ -258,6 +261,7 @@ impl Warm {
             took: Vec::new(),
             stopping_since: None,
             seeded_for: None,
+            offering: Offering::default(),
             records: HashMap::new(),
             touched: Vec::new(),
             row: None,

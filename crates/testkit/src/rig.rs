@@ -117,6 +117,7 @@ impl RigParts {
             store: self.store.clone(),
             models: self.models.clone(),
             tools: self.tools.clone(),
+            foreign: None,
             clock: self.clock.clone(),
             secrets: self.secrets.clone(),
             standing: self.standing.clone(),

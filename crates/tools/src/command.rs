@@ -2,6 +2,7 @@
 //! before its supervisor is recorded, and never returns while it could still be running unnoticed.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     io::ErrorKind,
     os::unix::fs::PermissionsExt as _,
@@ -43,10 +44,10 @@ const SPARE_KEPT: Duration = Duration::from_secs(10);
 
 /// Starts commands; one for all tools.
 pub(crate) struct Commands {
-    launcher: Arc<Launcher>,
+    pub(crate) launcher: Arc<Launcher>,
     ledger: PathBuf,
     mark: String,
-    namespaces: bool,
+    pub(crate) namespaces: bool,
     shell: &'static str,
     /// The environment gives a shell nothing but variables.
     ordinary: bool,
@@ -54,7 +55,7 @@ pub(crate) struct Commands {
 
 /// Starts supervisors. Most of what a short command costs is the start of its supervisor, so while commands come one
 /// after the other the next one is started while a command runs. It knows nothing of what it will be told to run.
-struct Launcher {
+pub(crate) struct Launcher {
     program: PathBuf,
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
@@ -118,7 +119,7 @@ impl Commands {
         }
         let mut running = self.launcher.take()?;
         // The gate: recorded first, then told what to run.
-        let entry = match self.record(job.call_id, running.pid) {
+        let entry = match self.record(&job.call_id.to_string(), running.pid) {
             Ok(entry) => entry,
             Err(error) => {
                 running.let_go().await;
@@ -132,6 +133,8 @@ impl Commands {
             call_id: job.call_id.to_string(),
             timeout_ms: u64::try_from(job.timeout.as_millis()).unwrap_or(u64::MAX),
             namespaces: self.namespaces,
+            environment: BTreeMap::new(),
+            streams: None,
         };
         let reported = running.see_through(&order, job, capture, &self.launcher).await;
         let answer = match reported {
@@ -142,7 +145,7 @@ impl Commands {
             }
             Seen::Lost(why) => {
                 running.let_go().await;
-                (Exit::Failed(why), self.end_marked(job.call_id).await)
+                (Exit::Failed(why), self.end_marked(&job.call_id.to_string()).await)
             }
             Seen::GivenUp(left) => {
                 running.let_go().await;
@@ -154,12 +157,12 @@ impl Commands {
     }
 
     /// Without a supervisor the call's processes are found by their marks.
-    async fn end_marked(&self, call_id: CallId) -> Vec<String> {
+    pub(crate) async fn end_marked(&self, call_id: &str) -> Vec<String> {
         let entries = vec![format!("{MARK_VARIABLE}={}", self.mark), format!("{CALL_VARIABLE}={call_id}")];
         tokio::task::spawn_blocking(move || sweep::kill_marked(&entries)).await.unwrap_or_default()
     }
 
-    fn record(&self, call_id: CallId, pid: i32) -> Result<Entry, String> {
+    pub(crate) fn record(&self, call_id: &str, pid: i32) -> Result<Entry, String> {
         // Not reaped yet, so the number is its own.
         let process = Process::read(pid).ok_or("the supervisor ended at once")?;
         Entry::write(&self.ledger, call_id, &Recorded::of(&process)).map_err(|error| error.to_string())
@@ -176,7 +179,13 @@ impl Launcher {
     }
 
     fn start(&self) -> Result<Running, String> {
-        let mut child = Command::new(&self.program)
+        self.start_with(|_| ())
+    }
+
+    pub(crate) fn start_with(&self, prepare: impl FnOnce(&mut Command)) -> Result<Running, String> {
+        let mut command = Command::new(&self.program);
+        prepare(&mut command);
+        let mut child = command
             .args(&self.arguments)
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
@@ -225,16 +234,16 @@ fn lock(spare: &Mutex<Option<Running>>) -> MutexGuard<'_, Option<Running>> {
 }
 
 /// A supervisor that was started.
-struct Running {
+pub(crate) struct Running {
     child: Child,
-    pid: i32,
+    pub(crate) pid: i32,
     /// Closed by dropping it: then the supervisor ends everything, as it does when this daemon dies.
-    control: Option<ChildStdin>,
-    output: pipe::Receiver,
-    status: BufReader<ChildStderr>,
+    pub(crate) control: Option<ChildStdin>,
+    pub(crate) output: pipe::Receiver,
+    pub(crate) status: BufReader<ChildStderr>,
 }
 
-enum Seen {
+pub(crate) enum Seen {
     Reported(Report),
     /// The supervisor went without a word.
     Lost(String),
@@ -257,7 +266,7 @@ impl Running {
         let pump = pump(output, capture, job.sink, &ended);
         let follow = async {
             // A pipe that is closed already shows below as a missing report.
-            say(control, &(serde_json::to_string(order).unwrap_or_default() + "\n")).await;
+            give(control, order).await;
             launcher.prepare();
             let seen = follow(pid, control, status, job.cancel).await;
             ended.cancel();
@@ -282,7 +291,7 @@ impl Running {
     }
 
     /// Closes the control pipe and collects the process.
-    async fn let_go(&mut self) {
+    pub(crate) async fn let_go(&mut self) {
         drop(self.control.take());
         // One that stays is collected by the runtime when it ends.
         let _ = timeout(REAP_LIMIT, self.child.wait()).await;
@@ -294,7 +303,7 @@ async fn cancelled_for(cancel: &CancellationToken, time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-async fn follow(
+pub(crate) async fn follow(
     pid: i32,
     control: &mut Option<ChildStdin>,
     status: &mut BufReader<ChildStderr>,
@@ -329,6 +338,11 @@ async fn end_by_force(supervisor: i32, report: impl Future<Output = Seen>) -> Se
         Ok(Seen::Reported(report)) => Seen::Reported(report),
         _ => Seen::GivenUp(all.iter().map(Process::to_string).collect()),
     }
+}
+
+/// Gives a supervisor its order.
+pub(crate) async fn give(control: &mut Option<ChildStdin>, order: &Order) {
+    say(control, &(serde_json::to_string(order).unwrap_or_default() + "\n")).await;
 }
 
 async fn say(control: &mut Option<ChildStdin>, line: &str) {

@@ -7,10 +7,8 @@ use std::{
     sync::LazyLock,
 };
 
-use serde::{Deserialize, Serialize};
-use tenure_core::ids::CallId;
-
 use crate::process::Process;
+use serde::{Deserialize, Serialize};
 
 /// A supervisor as it was recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,9 +43,9 @@ pub(crate) struct Entry(PathBuf);
 
 impl Entry {
     /// The file appears whole or not at all. It need not survive a power cut: no process does.
-    pub(crate) fn write(ledger: &Path, call_id: CallId, recorded: &Recorded) -> io::Result<Self> {
+    pub(crate) fn write(ledger: &Path, name: &str, recorded: &Recorded) -> io::Result<Self> {
         fs::create_dir_all(ledger)?;
-        let path = ledger.join(call_id.to_string());
+        let path = ledger.join(name);
         let beside = path.with_extension("new");
         fs::write(&beside, serde_json::to_vec(recorded)?)?;
         fs::rename(&beside, &path)?;

@@ -1,7 +1,7 @@
 //! What the daemon and a supervisor say to each other: one order, perhaps a stop, one report, each a JSON line. The
 //! order is the gate: until it comes, the supervisor does not even know what to start.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,19 @@ pub(crate) struct Order {
     pub(crate) call_id: String,
     pub(crate) timeout_ms: u64,
     pub(crate) namespaces: bool,
+    /// Variables beside those that it inherits.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) environment: BTreeMap<String, String>,
+    /// Without them it has nothing to read, and prints where it complains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) streams: Option<Streams>,
+}
+
+/// Ends of pipes that the supervisor inherits, by their numbers: what the command reads from and prints to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Streams {
+    pub(crate) input: i32,
+    pub(crate) output: i32,
 }
 
 /// The line that ends the command and everything it started.

@@ -25,9 +25,10 @@ pub struct Registry {
     surroundings: Surroundings,
 }
 
+#[derive(Clone)]
 struct Entry {
     tool: Arc<dyn Tool>,
-    validator: Validator,
+    validator: Arc<Validator>,
 }
 
 /// A tool that cannot be offered.
@@ -74,9 +75,23 @@ impl Registry {
             }
             let validator = jsonschema::validator_for(&spec.input_schema)
                 .map_err(|error| BadTool::Schema { name, why: error.to_string() })?;
-            entries.push(Entry { tool, validator });
+            entries.push(Entry { tool, validator: Arc::new(validator) });
         }
         Ok(Self { entries, specs, surroundings: Surroundings::default() })
+    }
+
+    /// These tools and further ones behind them, as they were offered. One that cannot be offered is left out.
+    pub fn with_foreign(&self, foreign: Vec<(ToolSpec, Arc<dyn Tool>)>) -> Self {
+        let (mut entries, mut specs) = (self.entries.clone(), self.specs.to_vec());
+        for (spec, tool) in foreign {
+            let validator = jsonschema::validator_for(&spec.input_schema).map(Arc::new);
+            let is_new = specs.iter().all(|known| known.name != spec.name);
+            if let (Ok(validator), true) = (validator, is_new) {
+                entries.push(Entry { tool, validator });
+                specs.push(spec);
+            }
+        }
+        Self { entries, specs: specs.into(), surroundings: self.surroundings.clone() }
     }
 
     pub fn specs(&self) -> Arc<[ToolSpec]> {
@@ -216,7 +231,7 @@ mod tests {
         let registry = registry();
         use ToolKind::*;
         let kinds: Vec<_> = registry.specs().iter().map(|spec| registry.kind(&spec.name)).collect();
-        let expected = [Read, Read, Read, Read, Write, Write, Exec, Exec, Exec, Network];
+        let expected = [Read, Read, Read, Read, Read, Write, Write, Write, Exec, Exec, Exec, Network];
         assert_eq!(kinds, expected.map(Some));
         assert_eq!(registry.kind("x"), None);
         assert_eq!(registry.subject("repo_tree", &json!({}), None), ".");

@@ -31,7 +31,8 @@ pub use response::{
     Answer, Approval, ApprovalAnswered, ArtifactList, ArtifactView, AttachmentList, AttachmentView, Canceling,
     Compacting, Created, Damage, Ended, Forked, Health, Imported, LongPriceView, Message, MessageAccepted, MessageList,
     MessageRef, ModelList, ModelView, OpenTurn, Origin, PriceView, ProviderView, Ready, SessionList, SessionRow,
-    SessionView, Spent, ToolCall, ToolList, ToolView, TurnError, TurnStarted, TurnView, Undoing, Usage, UsageView,
+    SessionView, Spent, ToolCall, ToolList, ToolSourceView, ToolView, TurnError, TurnStarted, TurnView, Undoing, Usage,
+    UsageView,
 };
 
 /// The media type of a request's and an ordinary response's body.

@@ -147,9 +147,25 @@ responses! {
     AttachmentList { attachments: Vec<AttachmentView>, }
 
     /// `GET /v1/tools`.
-    ToolList { tools: Vec<ToolView>, }
+    ToolList {
+        tools: Vec<ToolView>,
+        /// Where tools come from that are not built in, where a session or a workspace was named.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] sources: Vec<ToolSourceView>,
+        /// What could not be used of what a workspace names.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")] problems: Vec<String>,
+    }
+    ToolSourceView {
+        /// `mcp:<server>` or `plugin:<name>`.
+        name: String,
+        /// `unapproved | unlisted | listed | running | failed`.
+        state: String,
+        /// Why it cannot be used now.
+        #[serde(default, skip_serializing_if = "Option::is_none")] problem: Option<String>,
+    }
     ToolView {
         name: String,
+        /// `built_in`, or the name of its source.
+        #[serde(default)] source: String,
         description: String,
         /// `read | write | exec | network`.
         kind: String,

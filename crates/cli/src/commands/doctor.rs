@@ -1,6 +1,7 @@
 //! `tenure doctor`: looks at everything that the daemon needs, and says of each thing how it is and what to do about it.
 //! It changes nothing, and starts no daemon.
 
+mod foreign;
 mod models;
 
 use std::{
@@ -79,6 +80,7 @@ pub async fn run(context: &Context, _: &Arguments) -> anyhow::Result<Exit> {
         checks.push(configuration);
         checks.extend(daemon(&context.data, durability).await);
         checks.extend(models::checks(&context.data).await);
+        checks.extend(foreign::checks(&context.data).await);
     }
     checks.push(files());
     checks.push(namespaces());

@@ -18,7 +18,7 @@ use tenure_engine::{Engine, EngineConfig, Parts, SystemClock};
 use tenure_models::catalog::Catalog;
 use tenure_server::{About, Access, Limits, Visits};
 use tenure_store::FileStore;
-use tenure_tools::ToolsConfig;
+use tenure_tools::{ToolsConfig, foreign::Server};
 use tenure_wire::DaemonInfo;
 use tokio::{
     net::TcpListener,
@@ -33,6 +33,7 @@ use crate::{
     config::{self, Config, Durability, FetchPrivate, Hidden, Positive},
     daemon, data,
     exit::{self, Exit, Problem},
+    foreign,
     log::{self, LogFile},
     memory,
     models::{self, Variable},
@@ -129,6 +130,7 @@ struct Settings {
     policy: Policy,
     secrets: BTreeMap<String, Hidden>,
     secret_variables: Vec<String>,
+    servers: Vec<Server>,
     fetch_private: FetchPrivate,
 }
 
@@ -170,6 +172,7 @@ fn open_log(path: &Path, settings: &Settings) -> anyhow::Result<LogFile> {
 }
 
 fn settle(arguments: &Arguments, config: Config, variable: Variable<'_>) -> anyhow::Result<Settings> {
+    let servers = foreign::servers(&config);
     let listen = arguments.listen.or(config.listen).unwrap_or(LISTEN_DEFAULT);
     let catalog = models::catalog(&config, variable)?;
     let said = Said {
@@ -208,6 +211,7 @@ fn settle(arguments: &Arguments, config: Config, variable: Variable<'_>) -> anyh
         remote,
         policy,
         secrets: config.secrets,
+        servers,
     })
 }
 
@@ -266,6 +270,7 @@ pub fn shown(
         ("providers", models::shown_providers(&config)),
         ("models", json!(config.models.keys().collect::<Vec<_>>())),
         ("aliases", json!(config.aliases)),
+        ("mcp_servers", foreign::shown(&config)),
         ("remote.allow", json!(arguments.allow_remote || config.remote.allow)),
         ("remote.names", json!(remote.names)),
         ("remote.behind_proxy", json!(remote.proxy)),
@@ -306,10 +311,12 @@ async fn serve(context: &Context, settings: Settings, log_file: Option<LogFile>)
     let mut tools = tools(data, &settings.secret_variables).await?;
     tools.fetch_private = settings.fetch_private.0;
     let known = settings.catalog.providers().flat_map(|provider| provider.secrets());
+    let known = known.chain(foreign::secrets(&settings.servers));
     let secrets = secrets(&token, &spare, settings.secrets, &settings.secret_variables, known);
     let engine = Engine::start(Parts {
         store,
         models: Arc::new(settings.catalog),
+        foreign: Some(foreign::tools(data, settings.servers, &tools)),
         tools: Arc::new(tenure_tools::Registry::new(tools)),
         clock: Arc::new(SystemClock::new()?),
         secrets,
@@ -430,7 +437,7 @@ async fn tools(data: &Path, secret_variables: &[String]) -> anyhow::Result<Tools
 }
 
 /// This very program, also when its file was replaced by a newer one since it started.
-fn supervisor() -> anyhow::Result<PathBuf> {
+pub fn supervisor() -> anyhow::Result<PathBuf> {
     let own = PathBuf::from("/proc/self/exe");
     if own.exists() { Ok(own) } else { Ok(std::env::current_exe()?) }
 }

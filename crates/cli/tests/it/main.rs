@@ -7,6 +7,7 @@ mod chat;
 mod copies;
 mod demo;
 mod docs;
+mod foreign;
 mod full_disk;
 mod fuzz;
 mod growth;

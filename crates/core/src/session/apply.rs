@@ -53,6 +53,7 @@ impl Session {
             denials: Vec::new(),
             answered: VecDeque::new(),
             seed: None,
+            offered: None,
             bundle_due: true,
             context_from: event.seq,
             compaction: None,
@@ -134,6 +135,7 @@ impl Session {
                 self.seed = Some(Seed { seq, digest: seeded.digest(), verify: seeded.verify.clone() });
                 self.bundle_due &= seeded.bundle.is_none();
             }
+            Body::ToolsOffered(offered) => self.offered = Some(offered.digest()),
             Body::CompactionStarted(started) => self.begin_compaction(started),
             Body::ContextCompacted(compacted) => {
                 self.compaction = None;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::{
     command::{Answer, Command, Input, KeyUse, Refusal},
-    event::{Actor, Body, ContextSeeded, Event, SessionCreated, SessionExpired, SessionUpdated},
+    event::{Actor, Body, ContextSeeded, Event, SessionCreated, SessionExpired, SessionUpdated, ToolsOffered},
     ids::{SessionId, TurnId},
     policy::Policy,
     session::{KEY_KEPT_MS, Life, Session, key_name},
@@ -60,6 +60,7 @@ impl Session {
         match input {
             Input::Command { command, actor, key } => self.decide_command(command, actor, key, moment),
             Input::ContextFound(seed) => Ok(self.take_seed(seed, moment)),
+            Input::ToolsFound(offered) => Ok(self.take_offer(offered, moment)),
             Input::ContextMeasured { turn, tokens, window } => self.context_measured(turn, tokens, window, moment),
             Input::Compacted { attempt, compacted } => self.compacted(attempt, compacted, moment),
             Input::CompactFailed { attempt, fault, partial } => self.compact_failed(attempt, fault, partial, moment),
@@ -158,6 +159,24 @@ impl Session {
         match &self.seed {
             Some(known) => known.digest != seed.digest() || seed.bundle.is_some(),
             None => !seed.files.is_empty() || seed.verify.is_some() || seed.bundle.is_some(),
+        }
+    }
+
+    /// What is offered is recorded when it differs from what was offered before.
+    fn take_offer(&self, offered: ToolsOffered, moment: &mut Moment) -> Decision {
+        let mut draft = Draft::new(self, moment);
+        if self.life == Life::Open && self.offer_differs(&offered) {
+            let turn = self.turn.as_ref().map(|turn| turn.id);
+            draft.emit(Actor::SYSTEM, turn, offered);
+        }
+        draft.done()
+    }
+
+    /// Whether the model would be offered other tools than before.
+    pub fn offer_differs(&self, offered: &ToolsOffered) -> bool {
+        match &self.offered {
+            Some(known) => *known != offered.digest(),
+            None => !offered.tools.is_empty(),
         }
     }
 

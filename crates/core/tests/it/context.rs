@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tenure_core::{
     context::{ChatMessage, Transcript},
-    event::{ContextSeeded, SeedFile, SeedSource},
+    event::{ContextSeeded, SeedFile, SeedSource, ToolsOffered},
     message::{Part, joined_text},
     model::FaultKind,
-    tool::{VerifyPlan, VerifySource},
+    tool::{OfferedTool, ToolKind, ToolSpec, VerifyPlan, VerifySource},
 };
 
 use crate::{
@@ -269,4 +269,30 @@ fn what_was_attached_to_a_refused_request_is_only_named_afterwards() {
     assert_eq!(images(&world), [true, false], "what was taken before is shown as before");
     let world = after(vec![shows(), fault(FaultKind::Auth)], say("b"));
     assert_eq!(images(&world), [true, false], "another fault says nothing of it");
+}
+
+fn offer(names: &[&str]) -> ToolsOffered {
+    let tool = |name: &&str| OfferedTool {
+        source: "mcp:docs".into(),
+        spec: ToolSpec {
+            name: (*name).to_owned(),
+            description: "d".into(),
+            input_schema: serde_json::json!({"type": "object"}),
+            kind: ToolKind::Network,
+        },
+    };
+    ToolsOffered { tools: names.iter().map(tool).collect() }
+}
+
+#[test]
+fn what_is_offered_beside_the_built_in_tools_is_recorded_when_it_changes() {
+    let one = || offered(offer(&["a"]));
+    case("first").when(one()).then(&["tools_offered"], &[]);
+    case("nothing to offer").when(offered(offer(&[]))).then(&[], &[]);
+    case("the same again").given([one()]).when(one()).then(&[], &[]);
+    case("another").given([one()]).when(offered(offer(&["b"]))).then(&["tools_offered"], &[]);
+    case("more").given([one()]).when(offered(offer(&["a", "b"]))).then(&["tools_offered"], &[]);
+    case("gone").given([one()]).when(offered(offer(&[]))).then(&["tools_offered"], &[]);
+    case("in a turn").given([say("hi")]).when(one()).then(&["tools_offered"], &["CallModel 1.1"]);
+    case("after the end").given([end()]).when(one()).then(&[], &[]);
 }

@@ -247,6 +247,7 @@ impl Laws {
             | Body::TurnResumed(_)
             | Body::CancelRequested(_)
             | Body::ContextSeeded(_)
+            | Body::ToolsOffered(_)
             | Body::ModelAttemptFailed(_)
             | Body::BudgetRaised(_)
             | Body::ChildStarted(_)

@@ -56,7 +56,7 @@ impl World {
     pub fn show_event(&self, event: &Event) -> String {
         let turn = event.turn_id.map_or("-".to_owned(), |turn| self.show_turn(turn));
         let rest = match &event.body {
-            Body::SessionCreated(_) | Body::ContextSeeded(_) => String::new(),
+            Body::SessionCreated(_) | Body::ContextSeeded(_) | Body::ToolsOffered(_) => String::new(),
             Body::CompactionStarted(data) => {
                 format!("{}{}", word(&data.trigger), if data.blocking { " blocking" } else { "" })
             }

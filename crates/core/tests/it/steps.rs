@@ -5,7 +5,7 @@ use tenure_core::{
     budget::Budgets,
     command::{Command, FailedRestore, Input, ModelOutput, Partial, PreparedRestore, Review, Update, Verdict},
     context::{ChatMessage, Entry},
-    event::{Actor, CompactTrigger, ContextCompacted, ContextSeeded, RefusedFile, SeedFile, SeedSource},
+    event::{Actor, CompactTrigger, ContextCompacted, ContextSeeded, RefusedFile, SeedFile, SeedSource, ToolsOffered},
     message::{Delivery, Part, Role},
     model::{Fault, FaultKind, MicroUsd, StopReason, Usage},
     policy::{Policy, Scope},
@@ -427,7 +427,7 @@ pub fn crash_with<const N: usize>(classes: [(&'static str, CallClass); N], text:
 
 /// A crash in the middle of a reply, of which this had come.
 pub fn crash_in(partial: Partial) -> Step {
-    tell(move |_| Input::Recover { classes: vec![], partial: partial.clone(), seen: None })
+    tell(move |_| Input::Recover { classes: vec![], restore: None, partial: partial.clone(), seen: None })
 }
 
 pub fn resume(turn: &'static str) -> Step {
@@ -557,4 +557,9 @@ pub fn found(source: VerifySource, commands: &[&str]) -> Step {
 
 pub fn seeded(seed: ContextSeeded) -> Step {
     tell(move |_| Input::ContextFound(seed.clone()))
+}
+
+/// What can be offered beside the built-in tools.
+pub fn offered(offer: ToolsOffered) -> Step {
+    tell(move |_| Input::ToolsFound(offer.clone()))
 }

@@ -57,6 +57,12 @@ fn sample(wire_type: &str) -> Value {
                 "chunks": [{"path": "a.rs", "first_line": 1, "last_line": 2, "text": "fn a() {\n}\n"}],
             },
         }),
+        "tools_offered" => json!({
+            "tools": [{
+                "source": "mcp:docs", "name": "mcp__docs__look", "description": "d",
+                "input_schema": {"type": "object"}, "kind": "network",
+            }],
+        }),
         "model_output_completed" => json!({
             "message_id": message, "step": 1, "attempt": 2, "model": "m", "text": "t",
             "thinking": [{"text": "hm", "signature": "s"}],

@@ -11,7 +11,7 @@ use std::{
 use futures::FutureExt;
 use tenure_core::{
     command::{FailedRestore, Input, ModelOutput, Partial},
-    context::{ModelRequest, Purpose, RequestMeta, Transcript},
+    context::{ChatMessage, ModelRequest, Purpose, RequestMeta, Transcript},
     event::CompactTrigger,
     ids::{CallId, TurnId},
     message::Part,
@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Brake, Done, NEWS_MAX, News, Shower, Warm,
     brake::{TIME_UP, time_up_fault},
+    offering::Offered,
 };
 use crate::{
     Error, Reading,
@@ -187,6 +188,9 @@ impl Warm {
             }
             self.seeded_for = Some(turn);
         }
+        if self.offer_tools(effect, turn, step).await == Offered::NotYet {
+            return false;
+        }
         match self.model_call(turn, step, attempt).await {
             Ok((call, token)) => {
                 // Where the disk did not take the decision, it is made again when it does.
@@ -223,11 +227,12 @@ impl Warm {
     ) -> Result<(ModelCall, CancellationToken), Fault> {
         self.need_transcript().await?;
         let parts = &self.shared.parts;
-        let request =
-            self.transcript.as_ref().and_then(|transcript| transcript.request(&self.state, parts.tools.specs()));
+        let tools = self.toolset();
+        let request = self.transcript.as_ref().and_then(|transcript| transcript.request(&self.state, tools.specs()));
         let bug = || Fault::new(FaultKind::BadRequest, format!("no request could be made for {turn}"));
         let mut request = request.ok_or_else(bug)?;
         let model = parts.models.resolve(&request.model)?;
+        tell_unseen(&mut request, &*model);
         if model.window().is_some() {
             self.seed_gauge(&mut request, &*model);
         }
@@ -243,7 +248,7 @@ impl Warm {
             attachments: self.state.attachments.clone(),
             request,
             secrets: parts.secrets.clone(),
-            tools: parts.tools.clone(),
+            tools,
             verify: self.state.verify_plan(),
             shown_secrets,
             moment: parts.clock.moment(),
@@ -323,7 +328,7 @@ impl Warm {
             model: name,
             system: transcript.system(&self.state),
             messages: transcript.entries().iter().map(|entry| entry.message.clone()).collect(),
-            tools: self.shared.parts.tools.specs(),
+            tools: self.toolset().specs(),
             files: BTreeMap::new(),
             output_schema: None,
             meta,
@@ -358,6 +363,7 @@ impl Warm {
         let parts = &self.shared.parts;
         let tool = CallOfTool {
             tools: parts.tools.clone(),
+            foreign: parts.foreign.clone(),
             store: parts.store.clone(),
             put_back: parts.secrets.only(&call.call.secrets),
             secrets: parts.secrets.clone(),
@@ -366,6 +372,7 @@ impl Warm {
             call: id,
             name: call.call.name.clone(),
             input: call.call.input.clone(),
+            subject: call.call.subject.clone(),
             workspace: PathBuf::from(&self.state.settings.workspace_path),
             verify: self.state.plan_of(&call),
             require_clean: self.state.policy.verify.require_clean,
@@ -504,6 +511,23 @@ impl Warm {
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+}
+
+/// A result may hold an image or a sound that this model takes no part of; then it is told that there is one.
+fn tell_unseen(request: &mut ModelRequest, model: &dyn Model) {
+    let unseen = |part: &Part| !matches!(part, Part::Text { .. }) && !model.takes(part);
+    for message in &mut request.messages {
+        let ChatMessage::Tool { parts, .. } = &**message else { continue };
+        if !parts.iter().any(unseen) {
+            continue;
+        }
+        if let ChatMessage::Tool { parts, .. } = Arc::make_mut(message) {
+            for part in parts.iter_mut().filter(|part| unseen(part)) {
+                let kept = part.attachment().unwrap_or_default();
+                *part = Part::text(format!("[{} that you cannot take; it is kept as {kept}]", part.described()));
+            }
+        }
     }
 }
 

@@ -128,6 +128,7 @@ impl Daemon {
         let engine = Engine::start(Parts {
             store,
             models: Arc::new(catalog),
+            foreign: None,
             tools: Arc::new(tenure_tools::Registry::new(tools)),
             clock: Arc::new(SystemClock::new().unwrap()),
             secrets: Secrets::new([("TENURE_TOKEN".to_owned(), TOKEN.to_owned())]),

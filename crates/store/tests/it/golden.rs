@@ -15,8 +15,8 @@ use tenure_core::{
     session::Settings,
     time::{Moment, Timestamp},
     tool::{
-        Artifact, CallClass, FileChange, Intent, Outcome, Proposed, Runner, ToolCall, ToolKind, ToolResult, VerifyPlan,
-        VerifySource,
+        Artifact, CallClass, FileChange, Intent, OfferedTool, Outcome, Proposed, Runner, ToolCall, ToolKind,
+        ToolResult, ToolSpec, VerifyPlan, VerifySource,
     },
 };
 use tenure_store::Store;
@@ -32,10 +32,11 @@ struct Golden {
     bodies: fn(&mut Moment) -> Vec<Body>,
 }
 
-const LOGS: [Golden; 3] = [
+const LOGS: [Golden; 4] = [
     Golden { name: "events.ndjson", bodies: first_bodies },
     Golden { name: "undo.ndjson", bodies: of_undo },
     Golden { name: "review.ndjson", bodies: of_review },
+    Golden { name: "offers.ndjson", bodies: of_offers },
 ];
 
 impl Golden {
@@ -482,4 +483,16 @@ fn of_compactions() -> Vec<Body> {
         retry_at: None,
     };
     vec![started.into(), compacted.into(), not_compacted.into()]
+}
+
+/// Tools of others that were offered.
+fn of_offers(moment: &mut Moment) -> Vec<Body> {
+    let spec = ToolSpec {
+        name: "mcp__docs__look".into(),
+        description: "Looks.".into(),
+        input_schema: serde_json::json!({"type": "object"}),
+        kind: ToolKind::Network,
+    };
+    let created = of_sessions(moment).swap_remove(0);
+    vec![created, ToolsOffered { tools: vec![OfferedTool { source: "mcp:docs".into(), spec }] }.into()]
 }

@@ -1,3 +1,5 @@
+//! Both formats of patches: what they are read as, where hunks go, and what is refused.
+
 use super::*;
 
 #[track_caller]

@@ -3,7 +3,7 @@
 use std::{
     io::Write as _,
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd},
         unix::process::CommandExt,
     },
     process::{Command, Stdio},
@@ -127,7 +127,11 @@ impl Child {
             }
         };
         let child = match namespaced {
-            Some(child) => child,
+            Some(child) => {
+                // The namespace's first process has its own.
+                drop(Handed::take(order));
+                child
+            }
             None => Self::start_plain(order)?,
         };
         release_output();
@@ -257,13 +261,40 @@ impl Child {
     }
 }
 
-/// Starts the first of these commands that can be started, on this process's output, with nothing to read.
+/// The ends of pipes that the daemon handed down for the command, as this process's own: closed when dropped.
+struct Handed {
+    input: OwnedFd,
+    output: OwnedFd,
+}
+
+impl Handed {
+    /// To be called once in a process: then it has them no more.
+    fn take(order: &Order) -> Option<Self> {
+        let streams = order.streams?;
+        // SAFETY: the daemon opened these numbers for this process, and nothing else here knows of them.
+        let own = |number| unsafe { OwnedFd::from_raw_fd(number) };
+        let handed = Self { input: own(streams.input), output: own(streams.output) };
+        for end in [&handed.input, &handed.output] {
+            // The command gets them as its standard streams and under no other number.
+            let _ = rustix::io::fcntl_setfd(end, rustix::io::FdFlags::CLOEXEC);
+        }
+        Some(handed)
+    }
+
+    fn hand_on(&self) -> std::io::Result<(Stdio, Stdio)> {
+        Ok((self.input.try_clone()?.into(), self.output.try_clone()?.into()))
+    }
+}
+
+/// Starts the first of these commands that can be started: on the streams that the order names, or on this process's
+/// output with nothing to read.
 pub(super) fn spawn<'o>(
     tries: impl IntoIterator<Item = &'o Vec<String>>,
     order: &Order,
     prepare: impl Fn(&mut Command),
 ) -> Result<Pid, String> {
     let mut failure = "the order names no command".to_owned();
+    let handed = Handed::take(order);
     for words in tries {
         let Some((program, arguments)) = words.split_first() else { continue };
         let output = || std::io::stdout().as_fd().try_clone_to_owned().map(Stdio::from);
@@ -272,7 +303,11 @@ pub(super) fn spawn<'o>(
         };
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(out).stderr(err);
-        command.current_dir(&order.folder).env(CALL_VARIABLE, &order.call_id);
+        if let Some(handed) = &handed {
+            let (input, output) = handed.hand_on().map_err(|error| format!("a pipe cannot be handed on: {error}"))?;
+            command.stdin(input).stdout(output);
+        }
+        command.envs(&order.environment).current_dir(&order.folder).env(CALL_VARIABLE, &order.call_id);
         // As a shell does it; ours may be the daemon's.
         command.env("PWD", order.folder.canonicalize().as_ref().unwrap_or(&order.folder));
         prepare(&mut command);

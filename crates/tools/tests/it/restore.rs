@@ -168,6 +168,7 @@ fn output(moment: &mut Moment, call: ToolCall) -> ModelOutputCompleted {
         attempt: 1,
         model: "m".into(),
         text: String::new(),
+        order: vec![],
         thinking: vec![],
         tool_calls: vec![call],
         stop_reason: StopReason::ToolUse,

@@ -128,6 +128,7 @@ impl Record {
             }
             Body::SessionCreated(_)
             | Body::ContextSeeded(_)
+            | Body::ToolsOffered(_)
             | Body::ChildStarted(_)
             | Body::ChildWaiting(_)
             | Body::ChildSettled(_) => {}

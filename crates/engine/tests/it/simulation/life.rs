@@ -151,6 +151,7 @@ impl Life {
             store: store.clone(),
             models: self.models.clone(),
             tools: self.tools.clone(),
+            foreign: None,
             clock: clock.clone(),
             secrets: Secrets::default(),
             standing: self.standing.clone(),

@@ -16,10 +16,11 @@ use super::{
 };
 
 /// Logs that together have every type of event, as the store wrote them.
-const LOGS: [&str; 3] = [
+const LOGS: [&str; 4] = [
     include_str!("../../../../store/tests/golden/v1/events.ndjson"),
     include_str!("../../../../store/tests/golden/v1/undo.ndjson"),
     include_str!("../../../../store/tests/golden/v1/review.ndjson"),
+    include_str!("../../../../store/tests/golden/v1/offers.ndjson"),
 ];
 
 /// The numbered events of the logs, as a stream shows them: byte for byte.

@@ -209,9 +209,23 @@ pub(super) fn artifact() -> wire::ArtifactView {
     }
 }
 
-pub(super) fn tool() -> wire::ToolView {
+pub(super) fn tools() -> wire::ToolList {
+    let foreign = wire::ToolView {
+        name: "mcp__docs__look_up".into(),
+        source: "mcp:docs".into(),
+        description: "Looks a word up.".into(),
+        kind: "network".into(),
+        requires_approval: true,
+        input_schema: json!({ "type": "object", "properties": { "word": { "type": "string" } } }),
+    };
+    let source = wire::ToolSourceView { name: "mcp:docs".into(), state: "listed".into(), problem: None };
+    wire::ToolList { tools: vec![tool(), foreign], sources: vec![source], problems: vec![] }
+}
+
+fn tool() -> wire::ToolView {
     wire::ToolView {
         name: "read_file".into(),
+        source: "built_in".into(),
         description: "Reads a file of the workspace.".into(),
         kind: "read".into(),
         requires_approval: false,

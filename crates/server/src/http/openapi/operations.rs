@@ -18,7 +18,7 @@ use super::{
     super::{
         copies, events, logins, models,
         query::{Nothing, Page},
-        session, turn, usage,
+        session, tools, turn, usage,
     },
     events::written,
     examples,
@@ -465,12 +465,11 @@ fn daemon(s: &mut Schemas) -> Vec<Operation> {
             .query::<models::Of>(s, json!({}))
             .answers(s, 200, "All of them.", &examples::models())
             .refuses(&["bad_request", "unknown_model"]),
-        get("/v1/tools", "listTools", tag, "Lists the tools that agents can be given.").answers(
-            s,
-            200,
-            "All of them.",
-            &wire::ToolList { tools: vec![examples::tool()] },
-        ),
+        get("/v1/tools", "listTools", tag, "Lists the tools that agents can be given.")
+            .about("Those that are built in; where a session or a workspace is named, also those of MCP servers and plugins there, as far as they are known: nothing is started for this list.")
+            .query::<tools::Of>(s, json!({}))
+            .answers(s, 200, "All of them.", &examples::tools())
+            .refuses(&["bad_request", "unknown_session"]),
         get("/v1/usage", "getUsage", tag, "Sums up what sessions have used.")
             .query::<usage::Of>(s, json!({}))
             .answers(s, 200, "The sum.", &usage)
