@@ -125,7 +125,7 @@ impl Intent {
     /// A digest of what it does to which files as they are now.
     pub fn digest(&self) -> String {
         let files = self.files.iter().map(|file| (&file.path, &file.before, &file.after));
-        digest_of(&files.collect::<Vec<_>>())
+        digest_of(&(files.collect::<Vec<_>>(), &self.folders))
     }
 }
 

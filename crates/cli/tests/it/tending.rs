@@ -149,7 +149,7 @@ fn settings_are_shown_with_their_origins_and_secrets_are_not() {
     // Every key that the help of `serve` lists is shown, but those of what users name.
     let help = folder.tenure(&["serve", "--help"]).exits(0).stdout;
     let keys = help.lines().filter_map(|line| line.trim().split_once(" = ")).map(|(key, _)| key);
-    let of_users = ["NAME", "base_url", "key_variable", "window", "tool_mode", "small"];
+    let of_users = ["NAME", "base_url", "key_variable", "window", "tool_mode", "small", "command", "args", "env"];
     for key in keys.map(|key| key.trim_start_matches('#')).filter(|key| !key.contains(' ') && !of_users.contains(key)) {
         assert!(
             text.lines().any(|line| line.split_whitespace().next().is_some_and(|name| name.ends_with(key))),

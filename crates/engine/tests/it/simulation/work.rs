@@ -235,9 +235,9 @@ impl Tool for LifeTool {
         match input["ms"].as_u64() {
             Some(400) => Err("this file cannot be written".into()),
             // There is no workspace: files cannot be put back there, and folders are not in the way.
-            Some(ms) if ms.is_multiple_of(2) => Ok(Intent { files: vec![], folders: vec![format!("made{}", ms % 5)] }),
+            Some(ms) if ms.is_multiple_of(4) => Ok(Intent { files: vec![], folders: vec![format!("made{}", ms % 5)] }),
             Some(ms) if ms.is_multiple_of(5) => {
-                let (path, after) = (format!("file{}", ms % 5), Some("0".repeat(64)));
+                let (path, after) = (format!("file{ms}"), Some("0".repeat(64)));
                 Ok(Intent { files: vec![FileChange { path, after, ..FileChange::default() }], folders: vec![] })
             }
             _ => Ok(Intent::default()),
