@@ -268,6 +268,7 @@ fn said_of_field(name: &str, field: &str, schema: &mut Value, place: Place) {
         (_, "title") => line(limits.title_chars_max),
         (_, "role" | "model" | "mode") => line(limits.name_chars_max),
         (_, "labels") => return items(schema, limits.labels_max, line(limits.name_chars_max)),
+        ("", "session") => line(limits.name_chars_max),
         (_, "workspace") => json!({ "pattern": r"^/[^\x00]*$", "maxLength": limits.path_bytes_max }),
         (_, "workspace_path") if !name.is_empty() => {
             json!({ "pattern": r"^/[^\x00]*$", "maxLength": limits.path_bytes_max })
