@@ -443,8 +443,9 @@ fn check_models(models: &BTreeMap<String, ModelConfig>, providers: &BTreeMap<Str
         if model.prices.is_some_and(|prices| !sane(&prices)) {
             return bad("a price is a number from 0");
         }
+        // Which of the two formats of OpenAI is spoken there depends on the address, which the environment may name.
         let wire = name.split_once('/').and_then(|(provider, _)| providers.get(provider)).map(Provider::wire);
-        if model.tool_mode == Some(ToolMode::Schema) && wire != Some(Wire::Chat) {
+        if model.tool_mode == Some(ToolMode::Schema) && wire != Some(Wire::Chat) && !name.starts_with("openai/") {
             return bad(
                 "tool_mode = \"schema\" is for servers that are spoken to by wire = \"chat\": leave it out, or set \
                  that wire for the provider",
